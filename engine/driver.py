@@ -1,0 +1,135 @@
+"""The ports of the engine: where history lives, where messages come from, what time it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from engine.commit import Commit
+    from engine.entry import Message
+
+
+class Timer(Protocol):
+    """A pending call of a clock."""
+
+    def cancel(self) -> None:
+        """Forget the call; no error when it was made already."""
+
+
+class Clock(Protocol):
+    """The one source of time."""
+
+    def now(self) -> int:
+        """Integer milliseconds since the epoch, UTC."""
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        """Call ``callback`` on the running event loop after ``delay_s`` seconds."""
+
+
+class AbortSignal(Protocol):
+    """Says that what one waits for is no longer wanted."""
+
+    def is_set(self) -> bool:
+        """Whether to stop now."""
+
+    async def wait(self) -> None:
+        """Return once it is set."""
+
+
+class MessageDriver(Protocol):
+    """One workflow's inbox, in the order in which messages were accepted."""
+
+    async def add(self, message: Message) -> bool:
+        """Accept a message; False, and nothing happens, where its id was accepted before, even if consumed since."""
+
+    async def refresh(self) -> None:
+        """Read the inbox anew: what ``receive`` shows, and what a yield commit is checked against."""
+
+    async def receive(self, names: Sequence[str], count: int) -> list[Message]:
+        """The oldest ``count`` messages of ``names`` (all where empty) as of the last refresh. Removes nothing."""
+
+    async def complete(self, message_id: str, response: bytes | None) -> None:
+        """Remove a message and, where ``response`` (CBOR) is given, keep it for the sender."""
+
+
+@runtime_checkable
+class EngineDriver(Protocol):
+    """One workflow's key-value namespace, alarm and inbox.
+
+    Attributes:
+        atomic_batch: whether ``commit`` is one indivisible write. Where False the engine uses ``batch``, the deletes,
+            ``message_driver`` and the alarm one after the other, as the reference engine does.
+        worker_poll_interval: seconds; a sleep shorter than this is waited for in memory.
+        value_bytes_max: the largest user value, in bytes of CBOR.
+        deaths: how many runs died since the last commit; 0 where unknown.
+        started_at: when the workflow was started, integer milliseconds; None where the driver does not know.
+        message_driver: the inbox.
+        clock: what its times are measured with; runs on this driver use it unless told otherwise.
+    """
+
+    @property
+    def atomic_batch(self) -> bool: ...  # noqa: D102 - the class docstring says it
+
+    @property
+    def worker_poll_interval(self) -> float: ...  # noqa: D102
+
+    @property
+    def value_bytes_max(self) -> int: ...  # noqa: D102
+
+    @property
+    def deaths(self) -> int: ...  # noqa: D102
+
+    @property
+    def started_at(self) -> int | None: ...  # noqa: D102
+
+    @property
+    def clock(self) -> Clock: ...  # noqa: D102
+
+    @property
+    def message_driver(self) -> MessageDriver: ...  # noqa: D102
+
+    async def get(self, key: bytes) -> bytes | None:
+        """The value of ``key``, or None."""
+
+    async def set(self, key: bytes, value: bytes) -> None:
+        """Store one pair."""
+
+    async def delete(self, key: bytes) -> None:
+        """Remove one key; no error where it is not there."""
+
+    async def delete_prefix(self, prefix: bytes) -> None:
+        """Remove every key that starts with ``prefix``."""
+
+    async def delete_range(self, start: bytes, end: bytes) -> None:
+        """Remove every key with ``start <= key < end``."""
+
+    async def list(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        """Every pair whose key starts with ``prefix``, sorted by key bytes."""
+
+    async def batch(self, writes: Sequence[tuple[bytes, bytes]]) -> None:
+        """Store several pairs."""
+
+    async def batch_delete(self, keys: Sequence[bytes]) -> None:
+        """Remove several keys."""
+
+    async def commit(self, commit: Commit) -> None:
+        """Apply ``commit`` whole, or raise and apply nothing.
+
+        Raises:
+            CommitTooLarge: it is beyond the driver's limits.
+            FencedError: somebody else holds the lease.
+            InboxMovedError: it yields, and a message came since the last refresh.
+            CommitInFlightError: another commit of this driver is in flight.
+            StoreUnavailableError: the store could not be reached for long enough.
+        """
+
+    async def set_alarm(self, workflow_id: str, wake_at_ms: int) -> None:
+        """Wake the workflow at ``wake_at_ms``; a time that has passed means now."""
+
+    async def clear_alarm(self, workflow_id: str) -> None:
+        """Forget the alarm; no error where there is none."""
+
+    async def wait_for_messages(self, names: Sequence[str], abort_signal: AbortSignal) -> None:
+        """Return when a message of ``names`` (any where empty) is in the inbox, or ``abort_signal`` is set."""

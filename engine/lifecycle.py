@@ -1,0 +1,40 @@
+"""The states of a workflow and which may follow which, as a table."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class WorkflowState(StrEnum):
+    """A workflow's state; the values are the stored texts. An absent state reads as ``pending``."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    SLEEPING = "sleeping"
+    FAILED = "failed"
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+    ROLLING_BACK = "rolling_back"
+
+
+_S = WorkflowState
+
+NEXT: dict[WorkflowState, frozenset[WorkflowState]] = {
+    _S.PENDING: frozenset({_S.RUNNING, _S.SLEEPING, _S.COMPLETED, _S.FAILED, _S.ROLLING_BACK, _S.CANCELLED}),
+    _S.RUNNING: frozenset({_S.SLEEPING, _S.COMPLETED, _S.FAILED, _S.ROLLING_BACK, _S.CANCELLED}),
+    _S.SLEEPING: frozenset({_S.RUNNING, _S.COMPLETED, _S.FAILED, _S.ROLLING_BACK, _S.CANCELLED}),
+    _S.ROLLING_BACK: frozenset({_S.FAILED, _S.CANCELLED}),
+    # Only a request from outside leaves an ended state: recover() and replay both go to sleeping.
+    _S.FAILED: frozenset({_S.SLEEPING}),
+    _S.COMPLETED: frozenset({_S.SLEEPING}),
+    _S.CANCELLED: frozenset({_S.SLEEPING}),
+}
+"""What may follow each state. Staying in a state is always allowed and is no move."""
+
+ENDED = frozenset({WorkflowState.COMPLETED, WorkflowState.FAILED, WorkflowState.CANCELLED})
+"""The states in which a workflow never runs again unless told to."""
+
+
+def is_allowed(state: WorkflowState, following: WorkflowState) -> bool:
+    """Whether ``following`` may come after ``state``."""
+    return following is state or following in NEXT[state]

@@ -1,0 +1,50 @@
+"""Every limit of the engine, each with its source beside it."""
+
+from __future__ import annotations
+
+FORMAT_VERSION = 1
+"""Version prefix of entries and metadata (u16, little-endian). Source: the stored format, v1."""
+
+BATCH_ENTRIES_MAX = 128
+"""Pairs in one batch of a driver that is not atomic. Source: the reference engine's store."""
+
+BATCH_BYTES_MAX = 976 * 1024
+"""Bytes (keys and values) in one such batch. Source: the reference engine's store."""
+
+DELETES_CONCURRENT_MAX = 64
+"""Delete operations in flight at once on a driver that is not atomic. Source: the reference engine."""
+
+MAX_RETRIES = 3
+"""Further attempts of a step after the first. Source: the reference engine."""
+
+RETRY_BACKOFF_BASE_S = 0.1
+RETRY_BACKOFF_MAX_S = 30.0
+"""Delay before attempt n+1 is min(max, base * 2**n) seconds. Source: the reference engine."""
+
+STEP_TIMEOUT_S = 30.0
+"""Seconds a step may run. Source: the reference engine."""
+
+HISTORY_PRUNE_INTERVAL = 20
+"""Loop iterations between pruning flushes. Source: the reference engine."""
+
+RESULT_FLUSH_DELAY_S = 0.005
+"""Seconds after which a step's result is committed when the workflow neither goes on nor returns. Design choice."""
+
+DEATHS_MAX = 5
+"""Deaths without a commit and without a step in flight after which a workflow has stalled. Design choice."""
+
+UNWIND_OPERATIONS_MAX = 2
+"""Operations one scope may start after a yield began before it counts as swallowed: one, in a ``finally``."""
+
+SLEEP_MAX_S = 100 * 366 * 86400
+"""Longest sleep, in seconds (a hundred years): a longer one is a mistake of units. Design choice."""
+
+U32_MAX = 2**32 - 1
+U64_MAX = 2**64 - 1
+"""Ranges of the stored integers. Source: the stored format."""
+
+NAME_BYTES_MAX = 1024
+"""UTF-8 bytes of an operation's or message's name. Design choice: a name is a key part, not a payload."""
+
+VALUE_DEPTH_MAX = 200
+"""Nesting of a user value. Design choice, well under Python's recursion limit."""
