@@ -1,0 +1,1 @@
+"""Deploy time: packaging, the local stack, the locks and the command line; imported by no handler."""
