@@ -1,8 +1,8 @@
 """The keys of a workflow's namespace: FoundationDB tuples, so that the order of bytes is the order of the run.
 
-Every element of a tuple delimits itself: an integer's type code says how many bytes follow it, texts and nested tuples end
-with a zero that cannot occur inside. So one key's bytes are a prefix of another's exactly where its tuple is a prefix of
-the other's.
+Every element of a tuple delimits itself: an integer's type code says how many bytes follow it, texts and nested tuples
+end with a zero that cannot occur inside. So one key's bytes are a prefix of another's exactly where its tuple is a
+prefix of the other's.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _pack_integer(number: int) -> bytes:
 
 
 # Nearly every name index and iteration is this small, and packing them is on the path of every operation.
-_SMALL = tuple(_pack_integer(number) for number in range(4096))
+_SMALL = tuple(_pack_integer(number) for number in range(1024))
 _SMALL_COUNT = len(_SMALL)
 
 
@@ -72,7 +72,7 @@ def name_key(index: int) -> bytes:
 
 
 def child_key(scope_key: bytes, name_index: int) -> bytes:
-    """The key of the entry ``name_index`` directly inside the scope with the key ``scope_key`` (root: HISTORY_PREFIX)."""
+    """The key of the entry ``name_index`` directly inside the scope at ``scope_key`` (of the root: HISTORY_PREFIX)."""
     if 0 <= name_index < _SMALL_COUNT:
         return scope_key + _SMALL[name_index]
     return scope_key + _pack_integer(name_index)
