@@ -1,0 +1,132 @@
+"""Who may import whom: the order of the rooms and, inside the engine, of the modules."""
+
+from __future__ import annotations
+
+import sys
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING
+
+from tests.tidy.sources import PRODUCT, Source, imports_of, module_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+MAY_IMPORT = {
+    "engine": {"engine"},
+    "adapters": {"adapters", "engine"},
+    "handlers": {"handlers", "adapters", "engine"},
+    "infra": {"infra", "adapters", "engine"},
+    "examples": {"examples", "engine"},
+}
+"""For each room the rooms it may import."""
+
+ENGINE_ORDER = (
+    ("errors", "limits", "location"),
+    ("entry", "retry", "values"),
+    ("schema", "bare", "keys", "lifecycle", "commit"),
+    ("driver",),
+    ("clock", "ids"),
+    ("storage",),
+    ("scope",),
+    ("ops.branch", "ops.rollback"),
+    ("ops.step", "ops.sleep", "ops.queue", "ops.loop", "ops.join", "ops.race", "ops.version"),
+    ("context",),
+    ("registry", "run", "handle", "inspect"),
+    ("testing",),
+)
+"""The engine's modules from the bottom up. A module may import those of earlier lines and, on its own line, those to
+its left; the exceptions are below."""
+
+ONLY_DRIVER = frozenset({"clock", "ids"})
+"""Ports beside the driver: of the engine they may import only ``driver``."""
+
+ENGINE_MAY_DEPEND_ON = frozenset({"cbor2", "msgspec", "pydantic"})
+"""What the engine may import from outside the standard library; pydantic only where a user's value is a model."""
+
+
+def room_faults(sources: Sequence[Source]) -> Iterator[str]:
+    """Imports from one room into another that the direction of dependencies forbids."""
+    for source in sources:
+        allowed = MAY_IMPORT.get(source.room)
+        if allowed is None:
+            continue
+        for found in imports_of(source):
+            room = found.target.split(".")[0]
+            if room in {*PRODUCT, "tests", "examples", "bench"} - allowed:
+                yield (
+                    f"{source.path}:{found.line}: {source.room} imports {found.target}; dependencies point one way "
+                    f"(infra, handlers -> adapters -> engine): move what you need down, or pass it in"
+                )
+
+
+def engine_order_faults(sources: Sequence[Source]) -> Iterator[str]:
+    """Imports inside the engine against its order, and modules that the order does not name."""
+    ranks = {module: (row, column) for row, line in enumerate(ENGINE_ORDER) for column, module in enumerate(line)}
+    modules = frozenset(source.module for source in sources)
+    for source in sources:
+        name = source.module.removeprefix("engine.")
+        if source.room != "engine" or (source.is_package and name in {"engine", "ops"}):
+            continue
+        own = _ranked(name, ranks)
+        if own is None:
+            yield (
+                f"{source.path}: the module has no place in the order; add {name!r} to ENGINE_ORDER in "
+                f"tests/tidy/layers.py, on the line above everything that imports it"
+            )
+            continue
+        for found in imports_of(source):
+            target = module_of(found.target, modules)
+            if target is None or not f"{target}.".startswith("engine."):
+                continue
+            fault = _forbidden(own, target, ranks)
+            if fault is not None:
+                yield f"{source.path}:{found.line}: {source.module} imports {target}; {fault}"
+
+
+def _ranked(name: str, ranks: dict[str, tuple[int, int]]) -> str | None:
+    """The name under which a module stands in the order: its own, or that of the package it lies in."""
+    return module_of(name, frozenset(ranks))
+
+
+def _forbidden(own: str, target: str, ranks: dict[str, tuple[int, int]]) -> str | None:
+    if target in {"engine", "engine.ops"}:
+        return "import from the module that defines the name: a package's __init__ is for those outside"
+    other = _ranked(target.removeprefix("engine."), ranks)
+    if other is None or other == own:
+        return None
+    if own in ONLY_DRIVER:
+        return None if other == "driver" else "clock and ids may import the driver's ports only"
+    (own_row, own_column), (row, column) = ranks[own], ranks[other]
+    if own.startswith("ops.") and row == own_row and row == ranks["ops.step"][0]:
+        return "no operation imports another: move what both need to ops/branch, scope or below"
+    if (row, column) > (own_row, own_column):
+        return "which stands above it in ENGINE_ORDER (tests/tidy/layers.py): pass it in, or move it down"
+    return None
+
+
+def dependency_faults(sources: Sequence[Source]) -> Iterator[str]:
+    """Imports by which the engine would depend on the outside."""
+    allowed = sys.stdlib_module_names | ENGINE_MAY_DEPEND_ON | {*PRODUCT, "tests", "examples", "bench"}
+    for source in sources:
+        if source.room != "engine":
+            continue
+        for found in imports_of(source):
+            if found.target.split(".")[0] not in allowed:
+                yield (
+                    f"{source.path}:{found.line}: the engine imports {found.target}; it is pure: "
+                    f"put this behind a port in engine/driver.py and implement it in adapters/"
+                )
+
+
+def cycle_faults(sources: Sequence[Source]) -> Iterator[str]:
+    """The first ring of modules that import each other, counting every import wherever it stands."""
+    modules = frozenset(source.module for source in sources)
+    graph: TopologicalSorter[str] = TopologicalSorter()
+    for source in sources:
+        targets = {module_of(found.target, modules) for found in imports_of(source)}
+        graph.add(source.module, *(target for target in targets if target is not None and target != source.module))
+    try:
+        graph.prepare()
+    except CycleError as error:
+        ring = " -> ".join(reversed(error.args[1]))
+        yield f"modules import each other in a ring: {ring}; move what they share into a module below them"
