@@ -1,0 +1,1 @@
+"""AWS and the rest of the outside, one port each."""

@@ -1,0 +1,1 @@
+"""Workflows in one DynamoDB table."""

@@ -1,0 +1,87 @@
+"""Every limit of DynamoDB and of the protocols on it, each with its source beside it."""
+
+from __future__ import annotations
+
+ITEM_BYTES_MAX = 400 * 1024
+"""Bytes of one item, attribute names (UTF-8) included. Source: DynamoDB quota."""
+
+TRANSACTION_ACTIONS_MAX = 100
+"""Actions in one TransactWriteItems. Source: DynamoDB quota."""
+
+TRANSACTION_BYTES_MAX = 4 * 1024 * 1024
+"""Bytes of all items of one transaction. Source: DynamoDB quota."""
+
+BATCH_GET_KEYS_MAX = 100
+"""Keys in one BatchGetItem. Source: DynamoDB quota."""
+
+BATCH_WRITE_ITEMS_MAX = 25
+"""Puts and deletes in one BatchWriteItem. Source: DynamoDB quota."""
+
+SORT_KEY_BYTES_MAX = 1024
+"""UTF-8 bytes of a sort key, also of an index. Source: DynamoDB quota."""
+
+LOG_PART_BYTES = ITEM_BYTES_MAX - 1024
+"""Payload of one LOG or SNAP item: an item less room for its keys (an id of 255 bytes, a sort key, names)."""
+
+TRANSACTION_RESERVE_BYTES = 64 * 1024
+"""Room kept in a transaction for HEAD, INBOX and keys. Design choice; HEAD holds at most its tags and names."""
+
+VALUE_BYTES_MAX = 3 * 1024 * 1024
+"""Largest user value, in bytes of CBOR. Design choice: three quarters of a transaction, so that the entry around it,
+and what else is dirty, still fit."""
+
+MESSAGE_BYTES_MAX = ITEM_BYTES_MAX - 4096
+"""Largest message body or reply, in bytes of CBOR: one item less its keys, its id and its name."""
+
+MESSAGES_PER_RECEIVE_MAX = 64
+"""Messages one ``receive`` shows, so that the commit that consumes them stays under 100 actions. Design choice."""
+
+RECEIVE_BYTES_MAX = 2 * 1024 * 1024
+"""Bodies one ``receive`` shows (never fewer than one message), so that recording them fits a commit. Design choice."""
+
+ID_BYTES_MAX = 255
+"""UTF-8 bytes of a workflow id or a message id. Design choice, well under DynamoDB's 1,024 for a sort key."""
+
+TYPE_BYTES_MAX = 255
+"""UTF-8 bytes of a workflow type. Design choice: a type is part of index keys."""
+
+TAGS_BYTES_MAX = 8 * 1024
+"""Bytes of all tags, keys and values: they are in HEAD, which every commit pays for by the kilobyte. Design choice."""
+
+DUE_SHARDS = 16
+"""Partitions of the index ``due``: each takes about 250 wakes a second, and a sweep reads each once. Design choice."""
+
+LIST_SHARDS = 4
+"""Partitions of each type in the index ``list``. Design choice: about a thousand starts a second of one type."""
+
+LEASE_MS = 60_000
+"""Default lease. Source: the design."""
+
+WORKER_POLL_INTERVAL_S = 1.0
+"""Sleeps shorter than this, in seconds, are waited for in memory. Design choice: a wake costs more than waiting."""
+
+OUTSTANDING_LOOK_MS = 30_000
+"""How long after a yield an inbox with an outstanding ticket is looked at again. Source: the design."""
+
+OUTSTANDING_MAX_MS = 60_000
+"""How long a ticket without its message is believed in, since it was first missed. Source: the design."""
+
+SEND_SLOW_MS = 30_000
+"""A sender that took longer than this between ticket and message asks to be looked at anew. Design choice: half of
+``OUTSTANDING_MAX_MS``."""
+
+DEDUP_TTL_S = 86_400
+"""How long a caller's message id is remembered, in seconds. Source: the design."""
+
+CLAIM_TOKEN_BYTES = 18
+"""Bytes of hash in a ClientRequestToken: 36 hexadecimal digits. Source: DynamoDB quota (36 characters)."""
+
+COMPACT_DEAD_BYTES_MIN = 32 * 1024
+"""Dead bytes below which a log is never folded: reading them costs eight read units a load. Design choice."""
+
+ATTEMPTS_MAX = 10
+"""Tries of one request to DynamoDB. Design choice: some six seconds with the delays below."""
+
+RETRY_BASE_S = 0.025
+RETRY_MAX_S = 1.5
+"""Delay before try n+1 is a random part of min(max, base * 2**n) seconds. Design choice."""
