@@ -1,0 +1,203 @@
+"""The function's package: the engine, the adapters, the handlers, the author's modules and what they depend on.
+
+One package serves all four functions. For AWS it is a folder, for the local stack a zip; both hold bytecode, since
+Lambda's file system cannot keep what Python compiles there and every cold start would compile everything again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.fault import DeployError
+from infra.place import BUILD, FUNCTION, LOCKS, MINISTACK_PYTHON, ROOT
+
+ROOMS = ("engine", "adapters", "handlers")
+"""What of torpor runs inside a function."""
+
+AWS_PYTHON_VERSION = "3.13"
+"""The Runtime of template.yaml."""
+
+AWS_PLATFORM = "x86_64-manylinux_2_28"
+"""Wheels that Amazon Linux 2023, the system of that runtime, can load. Source: its glibc, 2.34."""
+
+PACKAGE_BYTES_MAX = 250 * 1024 * 1024
+"""Unpacked bytes of a function's package. Source: Lambda quota."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Application:
+    """The author's part of a package.
+
+    Attributes:
+        modules: what ``TORPOR_APP`` names: dotted module names, separated by commas.
+        folder: where those modules are found; its requirements.txt, if any, is installed too.
+    """
+
+    modules: str
+    folder: Path
+
+    def sources(self) -> list[Path]:
+        """The files and folders of the top-level modules; raises DeployError for one that is nowhere."""
+        tops = {name.strip().split(".")[0] for name in self.modules.split(",")} - set(ROOMS)
+        return [self._find(top) for top in sorted(tops)]
+
+    def _find(self, top: str) -> Path:
+        for folder in (self.folder, ROOT):
+            for candidate in (folder / top, folder / f"{top}.py"):
+                if candidate.exists():
+                    return candidate
+        raise DeployError(f"There is no module {top} in {self.folder}: give --app the module that registers workflows.")
+
+    def requirements(self) -> str:
+        """The text of a requirements file: our lock, and below it what the author's own requirements.txt asks for."""
+        lock = (LOCKS / "runtime.txt").read_text()
+        own = self.folder / "requirements.txt"
+        if self.folder == ROOT or not own.exists():
+            return lock
+        # pip refuses a file in which only some lines have hashes.
+        pins = [line.removesuffix(" \\") for line in lock.splitlines() if not line.lstrip().startswith("--hash")]
+        return "\n".join([*pins, own.read_text()])
+
+
+def build_zip(application: Application, *, interpreter: Path = MINISTACK_PYTHON) -> Path:
+    """Build the package for the local stack, whose functions run under ``interpreter``; gives the zip's path.
+
+    The name holds a hash of the content, so the same sources give the same path.
+    """
+    dependencies = _dependencies(application.requirements(), _local_installer(interpreter), interpreter)
+    packages = BUILD / "packages"
+    packages.mkdir(parents=True, exist_ok=True)
+    # Two processes may build at once: each works in a folder of its own, and the result appears whole.
+    with tempfile.TemporaryDirectory(dir=packages) as work:
+        code = Path(work) / "code"
+        _copy_code(application, code)
+        target = packages / f"{_fingerprint(code, dependencies.name)}.zip"
+        if not target.exists():
+            _compile(interpreter, code)
+            partial = Path(work) / target.name
+            _write_zip(partial, dependencies, code)
+            partial.replace(target)
+    return target
+
+
+def _write_zip(target: Path, *folders: Path) -> None:
+    # Stored, not deflated: it never leaves the machine, and every cold start unpacks it.
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as archive:
+        for folder in folders:
+            for path in _files(folder):
+                archive.write(path, path.relative_to(folder))
+
+
+def build_folder(application: Application, target: Path = FUNCTION) -> Path:
+    """Build the package for AWS into ``target``, emptied first; gives that folder.
+
+    Bytecode is in it where a Python of the function's version is on the PATH.
+    Raises DeployError where a wheel for Lambda's platform is missing or the package is too large.
+    """
+    dependencies = _dependencies(application.requirements(), _aws_installer(), None)
+    _copy_code(application, target)
+    shutil.copytree(dependencies, target, dirs_exist_ok=True)
+    interpreter = shutil.which(f"python{AWS_PYTHON_VERSION}")
+    if interpreter:
+        _compile(Path(interpreter), target)
+    size = sum(path.stat().st_size for path in _files(target))
+    if size > PACKAGE_BYTES_MAX:
+        raise DeployError(f"The package has {size} bytes unpacked; Lambda takes {PACKAGE_BYTES_MAX}.")
+    return target
+
+
+def _local_installer(interpreter: Path) -> list[str]:
+    if not interpreter.exists():
+        raise DeployError(f"The local AWS is not installed ({interpreter} is missing): run `make setup`.")
+    uv = _uv()
+    if uv:
+        return [str(uv), "pip", "install", "--quiet", "--python", str(interpreter)]
+    return [str(interpreter), "-m", "pip", "install", "--quiet"]
+
+
+def _aws_installer() -> list[str]:
+    uv = _uv()
+    wheels_only = ["--only-binary", ":all:"]
+    if uv:
+        version = ["--python-version", AWS_PYTHON_VERSION, "--python-platform", AWS_PLATFORM]
+        return [str(uv), "pip", "install", "--quiet", *version, *wheels_only]
+    processor, _, system = AWS_PLATFORM.partition("-")
+    version = ["--python-version", AWS_PYTHON_VERSION, "--platform", f"{system}_{processor}"]
+    return [sys.executable, "-m", "pip", "install", "--quiet", *version, *wheels_only]
+
+
+def _uv() -> Path | None:
+    uv = Path(sys.executable).with_name("uv")
+    return uv if uv.exists() else None
+
+
+def _dependencies(requirements: str, installer: list[str], interpreter: Path | None) -> Path:
+    """A folder with what ``requirements`` asks for, installed once per text and installer."""
+    key = hashlib.sha256("\0".join([requirements, *installer[1:]]).encode()).hexdigest()[:16]
+    target = BUILD / "dependencies" / key
+    if target.exists():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as work:
+        wanted, installed = Path(work) / "requirements.txt", Path(work) / "installed"
+        wanted.write_text(requirements)
+        _run([*installer, "--target", str(installed), "-r", str(wanted)], "The dependencies cannot be installed")
+        shutil.rmtree(installed / "bin", ignore_errors=True)
+        if interpreter is not None:
+            _compile(interpreter, installed)
+        with contextlib.suppress(OSError):  # somebody else was faster, with the same content
+            installed.replace(target)
+    return target
+
+
+def _copy_code(application: Application, target: Path) -> None:
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    unwanted = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
+    for source in [*(ROOT / room for room in ROOMS), *application.sources()]:
+        if source.is_dir():
+            shutil.copytree(source, target / source.name, ignore=unwanted)
+        else:
+            shutil.copy2(source, target / source.name)
+
+
+def _compile(interpreter: Path, folder: Path) -> None:
+    # Unpacking gives files new times, so bytecode that is checked against them would never be used.
+    options = ["-q", "--invalidation-mode", "unchecked-hash", "-j", "0", str(folder)]
+    # A file that does not compile is the author's to see when it is imported, with its name and line.
+    subprocess.run([interpreter, "-m", "compileall", *options], check=False, capture_output=True)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def _fingerprint(code: Path, dependencies: str) -> str:
+    digest = hashlib.sha256(dependencies.encode())
+    for path in _files(code):
+        digest.update(str(path.relative_to(code)).encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _run(command: list[str], complaint: str) -> None:
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise DeployError(f"{complaint}: {done.stderr.strip() or done.stdout.strip()}")
+
+
+def main() -> None:
+    """Build the package for AWS: ``python -m infra.package [MODULES]``."""
+    modules = sys.argv[1] if len(sys.argv) > 1 else "examples.orders"
+    print(build_folder(Application(modules=modules, folder=Path.cwd())))
+
+
+if __name__ == "__main__":
+    main()
