@@ -1,0 +1,198 @@
+"""User values as CBOR bytes and back, the same live as on replay; never pickle.
+
+Read are the tags that are written here (datetime, date, big integer, Decimal, UUID, set, duration) and those that
+JavaScript's encoder writes for its own values (epoch datetime, map, byte array). Any other tag is corrupt history.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from io import BytesIO
+from typing import Any
+
+import cbor2
+import msgspec
+
+from engine.declared import PLAIN, input_type, return_type
+from engine.errors import CorruptHistoryError, UnstorableValueError
+from engine.limits import VALUE_DEPTH_MAX
+from engine.shapes import fit
+from engine.storable import DURATION_MICROSECONDS, DURATION_SECONDS, DURATION_TAG, encode
+
+__all__ = [
+    "PLAIN",
+    "StoredError",
+    "decode",
+    "decode_error",
+    "encode",
+    "encode_error",
+    "input_type",
+    "return_type",
+    "round_trip",
+]
+
+_EXACT = frozenset({type(None), bool, int, float, str, bytes})
+"""Types whose values are read back as they are; bytes are immutable, so that no copy is needed either."""
+
+_CONTAINERS_PER_LEVEL = 2
+"""A set is a tag around an array: two containers to the decoder, one level to the author."""
+
+
+# --- writing ------------------------------------------------------------------------------------------------------
+
+
+def round_trip(value: Any, as_type: Any = PLAIN) -> tuple[bytes, Any]:
+    """``(stored bytes, the value as it will be read back)``: what a step must answer so that replay answers the same.
+
+    Raises:
+        UnstorableValueError: a part of it has no stored form, or it does not fit ``as_type``.
+    """
+    kind = type(value)
+    if kind in _EXACT and (as_type is PLAIN or as_type is kind):
+        return (encode(value) if kind is str else cbor2.dumps(value)), value
+    data = encode(value)
+    try:
+        return data, decode(data, as_type)
+    except CorruptHistoryError as error:
+        raise UnstorableValueError(f"A {kind.__qualname__} cannot be read back: {error}") from error
+
+
+# --- reading ------------------------------------------------------------------------------------------------------
+
+
+def decode(data: bytes, as_type: Any = PLAIN) -> Any:
+    """The value whose CBOR ``data`` is, as a value of ``as_type``.
+
+    Raises:
+        CorruptHistoryError: it is not exactly one value of the tags that are read, or nested too deeply.
+        UnstorableValueError: it does not fit ``as_type``.
+    """
+    plain = _read(data)
+    return plain if as_type is PLAIN or as_type is Any else fit(plain, as_type)
+
+
+def _read(data: bytes) -> Any:
+    stream = BytesIO(data)
+    try:
+        plain = cbor2.CBORDecoder(
+            stream,
+            tag_hook=_refuse_tag,
+            semantic_decoders=_TAGS,
+            max_depth=_CONTAINERS_PER_LEVEL * VALUE_DEPTH_MAX + 1,
+            allow_duplicate_keys=False,
+        ).decode()
+        plain = _without_simple(plain) if _MAY_BE_SIMPLE.search(data) else plain
+    except CorruptHistoryError:
+        raise
+    except Exception as error:
+        reason = error.__cause__ or error
+        raise CorruptHistoryError(f"Stored value of {len(data)} bytes is malformed: {reason}") from error
+    if stream.tell() != len(data):
+        raise CorruptHistoryError(f"Stored value of {len(data)} bytes ends after {stream.tell()}")
+    return plain
+
+
+# First bytes of the simple values that cbor2 gives as objects of its own: undefined, and those that nobody defined.
+_MAY_BE_SIMPLE = re.compile(rb"[\xe0-\xf3\xf7\xf8]")
+
+
+def _without_simple(part: Any) -> Any:
+    """``part`` with None for JavaScript's ``undefined``; other simple values are refused."""
+    if part is cbor2.undefined:
+        return None
+    match part:
+        case dict():
+            return {_without_simple(key): _without_simple(value) for key, value in part.items()}
+        case list() | tuple() | set() | frozenset():
+            return type(part)(map(_without_simple, part))
+        case Mapping():
+            return cbor2.frozendict({key: _without_simple(value) for key, value in part.items()})
+        case cbor2.CBORSimpleValue():
+            raise CorruptHistoryError(f"Simple value {part.value} is not one that is stored")
+    return part
+
+
+def _refuse_tag(tag: Any, _immutable: bool = False) -> Any:  # noqa: FBT001, FBT002 - the decoder's protocol
+    raise CorruptHistoryError(f"CBOR tag {tag.tag} is not one that is stored")
+
+
+def _refuser(number: int) -> Any:
+    return lambda _value, _immutable: _refuse_tag(cbor2.CBORTag(number, None))
+
+
+def _duration(parts: Any, _immutable: bool) -> timedelta:  # noqa: FBT001 - the decoder's protocol
+    match dict(parts):
+        case {1: int(seconds), -6: int(microseconds)} if len(parts) == len((DURATION_SECONDS, DURATION_MICROSECONDS)):
+            return timedelta(seconds=seconds, microseconds=microseconds)
+    raise CorruptHistoryError("A stored duration is malformed")
+
+
+def _byte_array(content: Any, _immutable: bool) -> bytes:  # noqa: FBT001 - the decoder's protocol
+    if isinstance(content, bytes):
+        return content
+    raise CorruptHistoryError("A stored byte array holds no bytes")
+
+
+def _javascript_map(content: Any, _immutable: bool) -> Any:  # noqa: FBT001 - the decoder's protocol
+    if isinstance(content, Mapping):
+        return content
+    raise CorruptHistoryError("A stored map holds no map")
+
+
+# Known to the decoder and unwanted: references (which could expand without bound), big floats (whose exponents could
+# too), and objects with behaviour of their own such as patterns and mail messages.
+_UNWANTED_TAGS = (5, 25, 28, 29, 30, 35, 36, 52, 54, 100, 256, 260, 261, 43000, 55799)
+
+_TAGS = {number: _refuser(number) for number in _UNWANTED_TAGS} | {
+    64: _byte_array,
+    259: _javascript_map,
+    DURATION_TAG: _duration,
+}
+
+
+# --- the error of a workflow --------------------------------------------------------------------------------------
+
+
+class StoredError(msgspec.Struct, frozen=True, kw_only=True):
+    """How a workflow failed: the error's class ``name``, its ``message``, and what else is known of it."""
+
+    name: str
+    message: str
+    stack: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+def encode_error(error: StoredError) -> bytes:
+    """The CBOR map ``{name, message, stack, metadata}``, absent parts left out; never fails on the text of an error.
+
+    Raises:
+        UnstorableValueError: the metadata holds something other than storable values.
+    """
+    parts = {"name": _clean(error.name), "message": _clean(error.message)}
+    stack = {} if error.stack is None else {"stack": _clean(error.stack)}
+    return encode(parts | stack | ({} if error.metadata is None else {"metadata": error.metadata}))
+
+
+def decode_error(data: bytes) -> StoredError:
+    """The error whose CBOR ``data`` is.
+
+    Raises:
+        CorruptHistoryError: it is no such map.
+    """
+    match _read(data):
+        case {"name": str(name), "message": str(message), **others}:
+            stack, metadata = others.get("stack"), others.get("metadata")
+            return StoredError(
+                name=name,
+                message=message,
+                stack=stack if isinstance(stack, str) else None,
+                metadata=metadata if isinstance(metadata, dict) else None,
+            )
+    raise CorruptHistoryError("The stored error is no map of name and message")
+
+
+def _clean(text: str) -> str:
+    # Messages may hold lone surrogates (of an undecodable file name, say); recording a failure must not fail itself.
+    return text.encode(errors="backslashreplace").decode()
