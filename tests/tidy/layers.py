@@ -22,13 +22,13 @@ MAY_IMPORT = {
 
 ENGINE_ORDER = (
     ("errors", "limits", "location"),
-    ("entry", "retry", "values"),
+    ("entry", "retry", "declared", "storable", "shapes", "values", "message_record"),
     ("schema", "bare", "keys", "lifecycle", "commit"),
     ("driver",),
     ("clock", "ids"),
-    ("storage",),
-    ("scope",),
-    ("ops.branch", "ops.rollback"),
+    ("storage", "hooks", "writing", "flushing"),
+    ("turn", "scope"),
+    ("ops.attempt", "ops.branch", "ops.rollback"),
     ("ops.step", "ops.sleep", "ops.queue", "ops.loop", "ops.join", "ops.race", "ops.version"),
     ("context",),
     ("registry", "run", "handle", "inspect"),
