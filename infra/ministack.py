@@ -90,6 +90,10 @@ class MiniStack:
             "GATEWAY_PORT": str(port),
             "MINISTACK_REGION": REGION,
             "TMPDIR": str(folder),
+            "STATE_DIR": str(folder),
+            # Ports of services that torpor does not use.
+            "IOT_MTLS_ENABLED": "false",
+            "SFTP_ENABLED": "false",
         }
         with (folder / "ministack.log").open("wb") as log:
             process = subprocess.Popen(
