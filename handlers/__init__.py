@@ -1,0 +1,1 @@
+"""Lambda entry points: they translate events and decide nothing."""

@@ -1,0 +1,142 @@
+"""A call over HTTP as plain data: what came, what is answered, and how parameters are read."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import Struct
+
+from handlers import bodies
+from handlers.pausing import pause
+from handlers.problems import INVALID_BODY, INVALID_PARAMETER, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from engine.driver import Clock
+
+T = TypeVar("T")
+
+WAIT_MAX_S = 25.0
+"""Longest wait of one call, in seconds. Source: an HTTP API gives up after 30 s, and a cold start comes off that."""
+
+ANSWER_MARGIN_MS = 1_000
+"""Milliseconds before the deadline by which a waiting call is answered. Design choice."""
+
+POLL_FIRST_S = 0.05
+POLL_MAX_S = 1.0
+"""Delays between two looks of a waiting call: they double from the first to the most. Design choice: a look costs one
+read unit, and a workflow that answers at once should be seen at once."""
+
+LIMIT_MAX = 100
+"""Most workflows of one page. Design choice."""
+
+INSTANT_MS_MAX = 253_402_300_799_999
+"""The last millisecond that a date can say. Source: Python's ``datetime`` ends with the year 9999."""
+
+
+class Call(Struct, frozen=True, kw_only=True):
+    """What came in.
+
+    Attributes:
+        path: the parts of the path, decoded once.
+        query: the query's parameters, decoded once; of a repeated one the last.
+        headers: by lower-case name.
+        body: the bytes that were sent.
+        deadline_ms: when the function will be stopped, in milliseconds since the epoch.
+    """
+
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+    deadline_ms: int
+
+    def value(self) -> Any:
+        """The body's value, or ``bodies.ABSENT``; raises ``Problem``."""
+        return bodies.read(self.body, self.headers.get("content-type"))
+
+    def number(self, name: str, default: float, most: float) -> float:
+        """The query's number ``name``, at most ``most``; raises ``Problem`` where it is none or negative."""
+        text = self.query.get(name)
+        if text is None:
+            return default
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not number >= 0:
+            raise Problem(INVALID_PARAMETER, f'"{name}" must be a number, 0 or more, not "{text}".')
+        return min(number, most)
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """What goes out: a status, a value that becomes the body, further headers."""
+
+    status: int = 200
+    value: Any
+    headers: Mapping[str, str] = {}
+
+
+async def wait_for(clock: Clock, call: Call, look: Callable[[], Awaitable[T | None]]) -> T | None:
+    """What ``look`` finds, looking again for as long as the query's ``wait`` (seconds) asks; None if it never does."""
+    wait_ms = call.number("wait", 0.0, WAIT_MAX_S) * 1000
+    until_ms = min(clock.now() + wait_ms, call.deadline_ms - ANSWER_MARGIN_MS)
+    delay_s = POLL_FIRST_S
+    while True:
+        found = await look()
+        remaining_s = (until_ms - clock.now()) / 1000
+        if found is not None or remaining_s <= 0:
+            return found
+        await pause(clock, min(delay_s, remaining_s))
+        delay_s = min(delay_s * 2, POLL_MAX_S)
+
+
+def members(value: Any, allowed: frozenset[str]) -> dict[str, Any]:
+    """``value`` as an object with no members but ``allowed``; an absent body is an empty one. Raises ``Problem``."""
+    if value is bodies.ABSENT:
+        return {}
+    if not isinstance(value, dict):
+        raise Problem(INVALID_BODY, f"Send an object with the members {', '.join(sorted(allowed))}.")
+    unknown = sorted(str(key) for key in value.keys() - allowed)
+    if unknown:
+        raise Problem(INVALID_BODY, f"Unknown members: {', '.join(unknown)}. Known are {', '.join(sorted(allowed))}.")
+    return value
+
+
+def text(value: Any, name: str) -> str | None:
+    """``value`` where it is a text or absent; raises ``Problem``."""
+    if value is None or isinstance(value, str):
+        return value
+    raise Problem(INVALID_BODY, f'"{name}" must be a text.')
+
+
+def texts(value: Any, name: str) -> dict[str, str]:
+    """``value`` as an object of texts; None is an empty one. Raises ``Problem``."""
+    if value is None:
+        return {}
+    if isinstance(value, dict) and all(isinstance(part, str) for pair in value.items() for part in pair):
+        return value
+    raise Problem(INVALID_BODY, f'"{name}" must be an object whose values are texts.')
+
+
+def instant_ms(value: Any, name: str) -> int | None:
+    """An instant as milliseconds since the epoch: from RFC 3339 text, an aware datetime, or such milliseconds."""
+    if value is None:
+        return None
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= INSTANT_MS_MAX:
+        return value
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+    except ValueError:
+        moment = None
+    if not isinstance(moment, datetime) or moment.tzinfo is None:
+        raise Problem(INVALID_BODY, f'"{name}" must be an RFC 3339 instant with an offset, or milliseconds since 1970.')
+    return int(moment.timestamp() * 1000)
+
+
+def instant(value_ms: int | None) -> datetime | None:
+    """Milliseconds since the epoch as an aware datetime in UTC."""
+    return None if value_ms is None else datetime.fromtimestamp(value_ms / 1000, UTC)
