@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from engine.driver import Clock
 
 _COUNTER_MAX = (1 << 74) - 1
+_DIGITS = 32
 
 
 class Ids:
@@ -37,8 +38,11 @@ class Ids:
             self._millisecond = now
             # Half the range is left free, so that counting up within a millisecond cannot overflow.
             self._counter = int.from_bytes(self._random_bytes(9), "big") >> 1
-        else:
+        elif self._counter < _COUNTER_MAX:
             self._counter += 1
+        else:
+            # Only behind a foreign id: ours leave half the range free.
+            self._millisecond, self._counter = self._millisecond + 1, 0
         high, low = self._counter >> 62, self._counter & ((1 << 62) - 1)
         number = self._millisecond << 80 | 0x7 << 76 | (high & 0xFFF) << 64 | 0b10 << 62 | low
         text = f"{number:032x}"
@@ -46,10 +50,12 @@ class Ids:
 
     def _reach(self, other: str) -> None:
         digits = other.replace("-", "")
-        if len(digits) != 32 or digits[12] != "7":
+        try:
+            number = int(digits, 16)
+        except ValueError:
             return
-        number = int(digits, 16)
+        if len(digits) != _DIGITS or digits[12] != "7":
+            return
         millisecond = number >> 80
         counter = (number >> 64 & 0xFFF) << 62 | number & ((1 << 62) - 1)
-        if (millisecond, counter) > (self._millisecond, self._counter):
-            self._millisecond, self._counter = millisecond, min(counter, _COUNTER_MAX)
+        self._millisecond, self._counter = max((self._millisecond, self._counter), (millisecond, counter))
