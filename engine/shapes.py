@@ -15,7 +15,7 @@ from uuid import UUID
 import msgspec
 
 from engine.errors import UnstorableValueError
-from engine.storable import encode, prepare
+from engine.storable import encode
 
 # Types that are read as themselves and must not be looked for in texts. A time of day is stored as text.
 _NATIVE = (bytes, bytearray, datetime, date, timedelta, Decimal, UUID)
@@ -160,15 +160,22 @@ def _fit_class(plain: Any, as_type: Any) -> Any:
     if is_typeddict(as_type):
         return _fit_typed_dict(plain, as_type)
     if issubclass(as_type, tuple) and hasattr(as_type, "_fields"):
-        _require(plain, list)
-        hints = get_type_hints(as_type)
-        return as_type(*(_fit(item, hints.get(name, Any)) for name, item in zip(as_type._fields, plain, strict=False)))
+        return _fit_named_tuple(plain, as_type)
     return _fit_foreign(as_type, plain)
 
 
+def _fit_named_tuple(plain: Any, as_type: Any) -> Any:
+    _require(plain, list | tuple)
+    if len(plain) > len(as_type._fields):
+        raise _MisfitError(f"{len(plain)} items were stored, {len(as_type._fields)} are declared")
+    hints = get_type_hints(as_type)
+    return as_type(*(_fit(item, hints.get(name, Any)) for name, item in zip(as_type._fields, plain, strict=False)))
+
+
 def _fit_enum(plain: Any, as_type: type[Enum]) -> Enum:
+    stored = encode(plain)
     for member in as_type:
-        if prepare(member.value) == plain:
+        if encode(member.value) == stored:
             return member
     raise _MisfitError(f"{plain!r} is no value of {shown(as_type)}")
 
