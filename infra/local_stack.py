@@ -17,8 +17,9 @@ from botocore.exceptions import ClientError
 
 from engine.clock import SystemClock
 from infra.api_client import ApiClient
+from infra.aws import LOCAL_ACCESS_KEY, LOCAL_REGION, LOCAL_SECRET_KEY
 from infra.fault import DeployError
-from infra.ministack import ACCESS_KEY, REGION, SECRET_KEY, MiniStack, wait
+from infra.ministack import MiniStack, wait
 from infra.package import Application, build_zip
 from infra.place import ROOT, TEMPLATE
 
@@ -150,7 +151,7 @@ class LocalStack:
     @property
     def region(self) -> str:
         """The region of everything in this stack."""
-        return REGION
+        return LOCAL_REGION
 
     @property
     def api_host(self) -> str:
@@ -180,15 +181,18 @@ class LocalStack:
 
     def logs(self, function: str, since_ms: int = 0) -> list[str]:
         """What a function (one of ``FUNCTIONS``) has logged since that time (milliseconds, UTC), oldest first."""
-        messages: list[str] = []
+        return [event["message"] for event in self.log_events(function, since_ms)]
+
+    def log_events(self, function: str, since_ms: int = 0) -> list[dict[str, Any]]:
+        """The same with times and ids, as CloudWatch Logs tells them."""
+        events: list[dict[str, Any]] = []
         token: dict[str, str] = {}
         while True:
-            page = self.client("logs").filter_log_events(
-                logGroupName=f"/torpor/{STACK}/{function}", startTime=since_ms, **token
-            )
-            messages += [event["message"] for event in page["events"]]
+            group = f"/torpor/{STACK}/{function}"
+            page = self.client("logs").filter_log_events(logGroupName=group, startTime=since_ms, **token)
+            events += page["events"]
             if "nextToken" not in page:
-                return messages
+                return events
             token = {"nextToken": page["nextToken"]}
 
     def worker_pids(self, function: str = "worker") -> list[int]:
@@ -214,7 +218,8 @@ class LocalStack:
 
 def local_api(endpoint: str, host: str) -> ApiClient:
     """A client of the HTTP interface of a local stack."""
-    return ApiClient(url=endpoint, region=REGION, credentials=Credentials(ACCESS_KEY, SECRET_KEY), host=host)
+    credentials = Credentials(LOCAL_ACCESS_KEY, LOCAL_SECRET_KEY)
+    return ApiClient(url=endpoint, region=LOCAL_REGION, credentials=credentials, host=host)
 
 
 def _located(template: str, package: str) -> str:

@@ -14,10 +14,8 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-import botocore.session
-from botocore.config import Config
-
 from engine.clock import SystemClock
+from infra.aws import LOCAL_REGION, local_client
 from infra.fault import DeployError
 from infra.place import MINISTACK_PYTHON
 
@@ -25,10 +23,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 HOST = "127.0.0.1"
-REGION = "us-east-1"
-ACCESS_KEY = "test"
-SECRET_KEY = "test"  # noqa: S105 - the local AWS takes any
-ACCOUNT = "000000000000"
 
 START_TIMEOUT_MS = 60_000
 """Milliseconds that MiniStack may take to answer; it takes two seconds on an idle machine. Design choice."""
@@ -88,7 +82,7 @@ class MiniStack:
             **options,
             "BIND_HOST": HOST,
             "GATEWAY_PORT": str(port),
-            "MINISTACK_REGION": REGION,
+            "MINISTACK_REGION": LOCAL_REGION,
             "TMPDIR": str(folder),
             "STATE_DIR": str(folder),
             # Ports of services that torpor does not use.
@@ -138,7 +132,7 @@ class MiniStack:
 
     def client(self, service: str) -> Any:
         """A botocore client of an AWS service there; closes over one connection pool, so keep it."""
-        return client(service, self.endpoint)
+        return local_client(service, self.endpoint)
 
     def workers(self) -> dict[int, str]:
         """The processes that run functions: process id to the function's name, of this MiniStack's children only."""
@@ -172,21 +166,6 @@ class MiniStack:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.stop()
-
-
-def client(service: str, endpoint: str | None = None, region: str | None = None) -> Any:
-    """A botocore client: of the local AWS at ``endpoint``, or of AWS with the caller's own credentials and region."""
-    session = botocore.session.Session()
-    if endpoint is None:
-        return session.create_client(service, region_name=region)
-    return session.create_client(
-        service,
-        region_name=REGION,
-        endpoint_url=endpoint,
-        aws_access_key_id=ACCESS_KEY,
-        aws_secret_access_key=SECRET_KEY,
-        config=Config(retries={"total_max_attempts": 1}, s3={"addressing_style": "path"}, read_timeout=120),
-    )
 
 
 def wait(seconds: float) -> None:

@@ -1,0 +1,219 @@
+"""The command line ``torpor``: its options and its exit codes (0 done, 1 refused or failed, 2 called wrongly)."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine.errors import TorporError
+from infra import commands, deploy, dev
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+DESCRIPTION = """\
+Durable workflows on AWS Lambda, from the command line.
+
+Commands about workflows go to the stack of a running `torpor dev`, unless --stack or --endpoint says otherwise.
+"""
+
+EXAMPLES = """\
+examples:
+  torpor dev                                          a local AWS with the example workflows, until Ctrl-C
+  torpor start order --id order-1 --input @order.json start a workflow; the same id and input again start nothing
+  torpor send order-1 shipped --body '{"parcel": 7}'  post it a message
+  torpor get order-1 --output --wait 30               its output, once it has one
+  torpor list --type order --state failed             what has failed
+  torpor recover order-1 --stack shop                 let it try again, on the deployed stack "shop"
+  torpor deploy --stack shop --app shop.workflows     deploy your own workflows to AWS
+
+Values (--input, --body) are JSON, @FILE to read a file, or - to read standard input.
+"""
+
+LIST_LIMIT = 100
+
+
+def parser() -> argparse.ArgumentParser:
+    """The grammar of the command line."""
+    top = argparse.ArgumentParser(
+        prog="torpor", description=DESCRIPTION, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    top.add_argument("--version", action="version", version=f"%(prog)s {version('torpor')}")
+    groups = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    _add_stack_commands(groups)
+    _add_start(groups)
+    _add_send(groups)
+    _add_looks(groups)
+    _add_orders(groups)
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command and exit as it says."""
+    chosen = parser().parse_args(arguments)
+    act: Callable[[argparse.Namespace], None] = chosen.act
+    try:
+        act(chosen)
+    except TorporError as error:
+        print(f"torpor: {error}", file=sys.stderr)
+        sys.exit(1)
+    except BrokenPipeError:
+        # The reader of our output (`| head`) has had enough.
+        sys.stderr.close()
+        sys.exit(0)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _command(
+    groups: Any, name: str, act: Callable[[argparse.Namespace], None], summary: str, *, is_about_workflows: bool = True
+) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = groups.add_parser(
+        name, help=summary, description=f"{summary[0].upper()}{summary[1:]}."
+    )
+    command.set_defaults(act=act)
+    if is_about_workflows:
+        target = command.add_argument_group("where")
+        target.add_argument("--stack", metavar="NAME", help="a deployed CloudFormation stack")
+        target.add_argument("--endpoint", metavar="URL", help="the address of an API")
+        target.add_argument("--region", help="the AWS region, if not your default")
+        command.add_argument("--json", action="store_true", help="print the whole answer as JSON")
+    return command
+
+
+def _add_stack_commands(groups: Any) -> None:
+    command = _command(
+        groups, "dev", dev.run, "run everything on this machine and deploy again on changes", is_about_workflows=False
+    )
+    _add_application(command)
+    command.add_argument("--no-watch", action="store_true", help="do not deploy again when sources change")
+    command.add_argument("--no-logs", action="store_true", help="do not print what the functions log")
+    command = _command(
+        groups,
+        "deploy",
+        deploy.run,
+        "build the package and deploy it to AWS (sam build, sam deploy)",
+        is_about_workflows=False,
+    )
+    _add_application(command)
+    command.add_argument("--stack", metavar="NAME", default="torpor", help="the stack to make or update (%(default)s)")
+    command.add_argument("--region", help="the AWS region, if not your default")
+    command.add_argument("--build-only", action="store_true", help="stop before anything is sent to AWS")
+    command.add_argument("sam", nargs="*", metavar="-- SAM OPTION", help="further options of sam deploy, after --")
+
+
+def _add_application(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--app",
+        default="examples.orders",
+        metavar="MODULES",
+        help="the modules that register workflows, comma-separated, found from the current folder (%(default)s)",
+    )
+    command.add_argument(
+        "--parameter",
+        action="append",
+        default=[],
+        type=_pair,
+        metavar="NAME=VALUE",
+        help="a parameter of template.yaml, such as LeaseSeconds=20; may be repeated",
+    )
+
+
+def _add_start(groups: Any) -> None:
+    command = _command(groups, "start", commands.start, "start a workflow")
+    command.add_argument("type", metavar="TYPE", help="the type it is registered under")
+    command.add_argument("--id", help="its id; without one it gets a new one each time")
+    command.add_argument("--input", type=_value, metavar="JSON|@FILE|-", help="its input (null)")
+    command.add_argument(
+        "--tag", action="append", default=[], type=_pair, metavar="NAME=VALUE", help="a tag; may be repeated"
+    )
+    command.add_argument("--start-at", metavar="TIME", help="when to begin: RFC 3339, such as 2030-01-31T08:00:00Z")
+    command.add_argument("--wait", type=_seconds, metavar="SECONDS", help="wait for its end and print its output")
+
+
+def _add_send(groups: Any) -> None:
+    command = _command(groups, "send", commands.send, "post a message to a workflow")
+    command.add_argument("id", metavar="ID", help="the workflow's id")
+    command.add_argument("name", metavar="NAME", help="the message's name")
+    command.add_argument("--body", type=_value, metavar="JSON|@FILE|-", help="the message's body (null)")
+    command.add_argument(
+        "--key", "--id", dest="key", help="a name of your own for this message: sent again, it counts once"
+    )
+    command.add_argument(
+        "--wait", type=_seconds, metavar="SECONDS", help=f"wait for the reply to it, {commands.WAIT_MAX_S} at most"
+    )
+
+
+def _add_looks(groups: Any) -> None:
+    command = _command(groups, "get", commands.get, "show what is known of a workflow")
+    command.add_argument("id", metavar="ID", help="the workflow's id")
+    command.add_argument("--output", action="store_true", help="print its output alone; exit 1 if it has none")
+    command.add_argument("--wait", type=_seconds, metavar="SECONDS", help="wait for its output")
+    command = _command(groups, "list", commands.list_workflows, "list workflows")
+    command.add_argument("--type", help="only those of this type")
+    command.add_argument("--state", help="only those in this state, such as failed")
+    command.add_argument("--limit", type=_count, default=LIST_LIMIT, help="how many at most (%(default)s)")
+    for name, act, summary in (
+        ("history", commands.history, "show every recorded operation of a workflow"),
+        ("watch", commands.watch, "print each state of a workflow until it ends, then its output"),
+        ("dump", commands.dump, "print all that is known of a workflow as JSON, such as for a report"),
+    ):
+        _command(groups, name, act, summary).add_argument("id", metavar="ID", help="the workflow's id")
+
+
+def _add_orders(groups: Any) -> None:
+    for name, summary in (
+        ("wake", "have a workflow looked at now"),
+        ("cancel", "cancel a workflow for good"),
+        ("recover", "let a failed workflow try again from where it failed"),
+        ("replay", "run a workflow again, from a step or from the beginning"),
+    ):
+        command = _command(groups, name, commands.order, summary)
+        command.add_argument("id", metavar="ID", help="the workflow's id")
+        if name == "replay":
+            command.add_argument("--entry", metavar="ENTRY", help="the entry of the step to begin at (see history)")
+
+
+def _value(text: str) -> Any:
+    try:
+        if text == "-":
+            text = sys.stdin.read()
+        elif text.startswith("@"):
+            text = Path(text[1:]).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise argparse.ArgumentTypeError(f"{text[1:]} cannot be read: {error}") from error
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"this is not JSON ({error}); a text needs its quotes: '\"text\"'") from error
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"write NAME=VALUE, not {text!r}")
+    return name, value
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"give seconds, a number from 0 up, not {text!r}")
+    return seconds
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"give a number from 1 up, not {text!r}")
+    return int(text)
+
+
+if __name__ == "__main__":
+    main()

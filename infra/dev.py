@@ -1,0 +1,151 @@
+"""``torpor dev``: the local stack, deployed again whenever a source changes, with its functions' logs, until Ctrl-C."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine.clock import SystemClock
+from infra.fault import DeployError
+from infra.local_stack import FUNCTIONS, LocalStack
+from infra.ministack import wait
+from infra.package import ROOMS, Application
+from infra.place import ROOT, TEMPLATE
+from infra.target import NOTE, DevNote
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterator
+
+ROUND_S = 0.5
+"""Seconds between two looks at sources and logs. Design choice."""
+
+PLATFORM_LINES = ("START RequestId", "END RequestId", "REPORT RequestId", "INIT_START")
+"""What Lambda itself logs about every invocation."""
+
+SHOWN_ELSEWHERE = frozenset({"timestamp", "level", "logger", "message", "exception"})
+
+
+def run(arguments: Namespace) -> None:
+    """Run the local stack until Ctrl-C or SIGTERM; raises DeployError where it does not start, or ends by itself."""
+    clock = SystemClock()
+    application = Application(modules=arguments.app, folder=Path.cwd())
+    seen = _sources(application)
+    # A terminated process must take MiniStack with it as an interrupted one does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    began = clock.now()
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        LocalStack.start(application=application, parameters=dict(arguments.parameter), report=_report) as stack,
+        _noted(stack) as note,
+    ):
+        _report(f"ready after {(clock.now() - began) / 1000:.1f} s; Ctrl-C ends it")
+        _print_places(stack, note)
+        tail = LogTail(stack, clock.now())
+        while stack.ministack.is_running:
+            if not arguments.no_logs:
+                tail.print_news()
+            if not arguments.no_watch and (now := _sources(application)) != seen:
+                seen = now
+                _deploy_again(stack)
+            wait(ROUND_S)
+        raise DeployError(f"The local AWS has ended by itself. The end of its log:\n{stack.ministack.log()[-2000:]}")
+    print()
+    _report("stopped")
+
+
+def _report(line: str) -> None:
+    print(f"torpor dev: {line}", flush=True)
+
+
+@contextlib.contextmanager
+def _noted(stack: LocalStack) -> Iterator[Path]:
+    """Other commands find the stack by a note while it runs."""
+    note = DevNote(endpoint=stack.endpoint, host=stack.api_host, pid=os.getpid(), outputs=stack.outputs)
+    path = note.write(Path.cwd())
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _print_places(stack: LocalStack, note: Path) -> None:
+    places = {
+        "AWS endpoint": stack.endpoint,
+        "HTTP API": f"{stack.endpoint} with the header Host: {stack.api_host}",
+        "table": stack.table_name,
+        "wake queue": stack.queue_url,
+        "workflows": stack.application.modules,
+        "note": str(note.relative_to(Path.cwd())) if note.is_relative_to(Path.cwd()) else str(NOTE),
+    }
+    for name, value in places.items():
+        print(f"  {name:<12}  {value}")
+    print("  in another terminal: torpor start TYPE, torpor list, torpor --help", flush=True)
+
+
+def _deploy_again(stack: LocalStack) -> None:
+    try:
+        if stack.deploy():
+            _report("sources changed: deployed again")
+    except DeployError as error:
+        # The author is in the middle of something; the next change gets its chance.
+        _report(f"sources changed, but: {error}")
+
+
+def _sources(application: Application) -> dict[Path, tuple[int, int]]:
+    """Every file that is deployed, with its time of change and size."""
+    found: dict[Path, tuple[int, int]] = {}
+    for place in [TEMPLATE, *(ROOT / room for room in ROOMS), *application.sources()]:
+        for path in [place] if place.is_file() else place.rglob("*"):
+            if "__pycache__" not in path.parts and path.is_file():
+                with contextlib.suppress(OSError):  # an editor is replacing it
+                    status = path.stat()
+                    found[path] = (status.st_mtime_ns, status.st_size)
+    return found
+
+
+class LogTail:
+    """Prints what the functions log, each record once, on a line of its own."""
+
+    def __init__(self, stack: LocalStack, since_ms: int) -> None:
+        self._stack = stack
+        self._since_ms = dict.fromkeys(FUNCTIONS, since_ms)
+        self._told: dict[str, set[str]] = {name: set() for name in FUNCTIONS}
+
+    def print_news(self) -> None:
+        """Print what has been logged since the last call."""
+        for function in FUNCTIONS:
+            for event in self._stack.log_events(function, self._since_ms[function]):
+                identity = f"{event['timestamp']} {event['eventId']}"
+                if identity not in self._told[function]:
+                    self._told[function].add(identity)
+                    self._since_ms[function] = max(self._since_ms[function], event["timestamp"])
+                    self._print(function, event)
+
+    def _print(self, function: str, event: dict[str, Any]) -> None:
+        at = datetime.fromtimestamp(event["timestamp"] / 1000, UTC).strftime("%H:%M:%S")
+        for line in event["message"].splitlines():
+            if line.strip() and not line.startswith(PLATFORM_LINES):
+                print(f"{at} {function:<7} | {readable(line)}", flush=True)
+
+
+def readable(line: str) -> str:
+    """A log record for people: ``LEVEL message name=value``; a line that is none of ours stays as it is."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return line
+    if not isinstance(record, dict) or "message" not in record:
+        return line
+    fields = "".join(
+        f" {name}={value if isinstance(value, str) else json.dumps(value)}"
+        for name, value in record.items()
+        if name not in SHOWN_ELSEWHERE
+    )
+    exception = f"\n{record['exception']}" if record.get("exception") else ""
+    return f"{record.get('level', 'INFO')} {record['message']}{fields}{exception}"

@@ -1,0 +1,135 @@
+"""Where the commands go: the stack of a running ``torpor dev``, a deployed one, or any address."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import botocore.session
+from botocore.credentials import Credentials
+from botocore.exceptions import BotoCoreError, ClientError
+
+from infra.api_client import ApiClient
+from infra.aws import LOCAL_ACCESS_KEY, LOCAL_REGION, LOCAL_SECRET_KEY, client
+from infra.fault import DeployError
+from infra.local_stack import local_api
+
+LOOPBACK = {"127.0.0.1", "localhost", "::1"}
+
+NOTE = Path(".torpor") / "dev.json"
+"""Where ``torpor dev`` writes, in the folder it was started in, how to reach its stack."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DevNote:
+    """What ``torpor dev`` tells other commands.
+
+    Attributes:
+        endpoint: the address of the local AWS.
+        host: the Host header of the stack's HTTP API there.
+        pid: the process of ``torpor dev``.
+        outputs: the stack's outputs.
+    """
+
+    endpoint: str
+    host: str
+    pid: int
+    outputs: dict[str, str]
+
+    def write(self, folder: Path) -> Path:
+        """Write the note below ``folder``; gives its path."""
+        path = folder / NOTE
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fields = {"endpoint": self.endpoint, "host": self.host, "pid": self.pid, "outputs": self.outputs}
+        path.write_text(json.dumps(fields, indent=2) + "\n")
+        return path
+
+    @classmethod
+    def find(cls, folder: Path) -> DevNote | None:
+        """The note of a ``torpor dev`` that still runs, started in ``folder`` or one above it."""
+        for place in (folder, *folder.parents):
+            try:
+                note = cls(**json.loads((place / NOTE).read_text()))
+            except (OSError, ValueError, TypeError):
+                continue
+            if _is_alive(note.pid):
+                return note
+        return None
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def find_api(*, stack: str | None, endpoint: str | None, region: str | None) -> ApiClient:
+    """A client of the API that the options name: a stack's, the one at an address, else that of ``torpor dev``.
+
+    Raises:
+        DeployError: there is none; the message says what to do.
+    """
+    if endpoint is not None:
+        return _at_address(endpoint, region)
+    if stack is not None:
+        return _of_stack(stack, region)
+    note = DevNote.find(Path.cwd())
+    if note is None:
+        raise DeployError("No `torpor dev` runs here. Start one, or say where to go with --stack or --endpoint.")
+    return local_api(note.endpoint, note.host)
+
+
+def _at_address(endpoint: str, region: str | None) -> ApiClient:
+    address = urlsplit(endpoint)
+    if address.scheme not in {"http", "https"} or not address.hostname:
+        raise DeployError(
+            f"--endpoint must be an address such as https://abc.execute-api.eu-west-1.amazonaws.com, not {endpoint!r}."
+        )
+    if address.hostname in LOOPBACK:
+        # Nothing signed with the caller's own key is ever sent to a server on this machine.
+        credentials = Credentials(LOCAL_ACCESS_KEY, LOCAL_SECRET_KEY)
+        return ApiClient(url=endpoint, region=region or LOCAL_REGION, credentials=credentials)
+    session = botocore.session.Session()
+    signed_for = region or _region_in(address.hostname) or session.get_config_variable("region")
+    if not signed_for:
+        raise DeployError("The address does not tell its region: give --region.")
+    return ApiClient(url=endpoint, region=signed_for, credentials=_own_credentials(session))
+
+
+def _region_in(hostname: str) -> str | None:
+    labels = hostname.split(".")
+    place = labels.index("execute-api") + 1 if "execute-api" in labels else len(labels)
+    return labels[place] if place < len(labels) else None
+
+
+def _of_stack(stack: str, region: str | None) -> ApiClient:
+    outputs = stack_outputs(stack, region)
+    if "ApiUrl" not in outputs:
+        raise DeployError(f"The stack {stack} has no output ApiUrl: is it one of torpor's?")
+    return _at_address(outputs["ApiUrl"], region)
+
+
+def stack_outputs(stack: str, region: str | None) -> dict[str, str]:
+    """The outputs of a deployed stack by name; raises DeployError where it cannot be asked."""
+    try:
+        described: Any = client("cloudformation", region=region).describe_stacks(StackName=stack)
+    except (BotoCoreError, ClientError) as error:
+        raise DeployError(f"The stack {stack} cannot be looked up: {error}") from error
+    return {output["OutputKey"]: output["OutputValue"] for output in described["Stacks"][0].get("Outputs", [])}
+
+
+def _own_credentials(session: Any) -> Credentials:
+    credentials = session.get_credentials()
+    if credentials is None:
+        raise DeployError(
+            "There are no AWS credentials: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+        )
+    return credentials.get_frozen_credentials()
