@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="torpor", description=DESCRIPTION, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    top.add_argument("--version", action="version", version=f"%(prog)s {version('torpor')}")
+    top.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
     groups = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     _add_stack_commands(groups)
     _add_start(groups)
@@ -67,6 +67,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(0)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _version() -> str:
+    try:
+        return version("torpor")
+    except PackageNotFoundError:
+        return "(a checkout that is not installed)"
 
 
 def _command(

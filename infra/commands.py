@@ -79,7 +79,7 @@ def get(arguments: Namespace) -> None:
     if arguments.json:
         _print_json(known)
         return
-    width = max(map(len, known))
+    width = max(map(len, known), default=0)
     for name, value in known.items():
         print(f"{name:<{width}}  {_short(value)}")
 

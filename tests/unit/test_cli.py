@@ -1,0 +1,296 @@
+"""The command line against a small server on the loopback interface: what it sends, prints and exits with."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import threading
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from infra.cli import main
+from infra.target import DevNote, find_api
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PROBLEM = {"type": "about:blank", "title": "No such workflow", "detail": "No workflow has the id x.", "status": 404}
+
+
+@dataclass
+class Api:
+    """A server that keeps what it was asked and answers what it was told, in turn; the last answer for ever."""
+
+    answers: list[tuple[int, Any]] = field(default_factory=lambda: [(200, {})])
+    asked: list[dict[str, Any]] = field(default_factory=list)
+    url: str = ""
+
+    def answer(self, *answers: tuple[int, Any]) -> None:
+        self.answers = list(answers)
+
+    def next_answer(self) -> tuple[int, Any]:
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+    @property
+    def line(self) -> str:
+        return f"{self.asked[-1]['method']} {self.asked[-1]['path']}"
+
+    @property
+    def body(self) -> Any:
+        return json.loads(self.asked[-1]["body"])
+
+
+@pytest.fixture
+def api() -> Iterator[Api]:
+    served = Api()
+
+    class Handler(BaseHTTPRequestHandler):
+        def respond(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            served.asked.append({"method": self.command, "path": self.path, "headers": headers, "body": body})
+            status, value = served.next_answer()
+            sent = value if isinstance(value, bytes) else json.dumps(value).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(sent)))
+            self.end_headers()
+            self.wfile.write(sent)
+
+        do_GET = do_POST = respond  # noqa: N815 - the names that the base class calls
+
+        def log_message(self, *_arguments: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    served.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield served
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def torpor(api: Api, *arguments: str) -> int:
+    """Run a command against the server; gives the exit code."""
+    try:
+        main([*arguments, "--endpoint", api.url])
+    except SystemExit as exit_:
+        return int(exit_.code or 0)
+    return 0
+
+
+# --- what is sent -------------------------------------------------------------------------------------------------
+
+
+def test_start_sends_everything_and_signs(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    api.answer((201, {"id": "o-1", "type": "order", "created": True}))
+    options = ["--id", "o-1", "--input", '{"n": 1}', "--tag", "a=b=c", "--start-at", "2030-01-01T00:00:00Z"]
+    assert torpor(api, "start", "order", *options) == 0
+    assert api.line == "POST /workflows/order"
+    assert api.body == {"id": "o-1", "input": {"n": 1}, "tags": {"a": "b=c"}, "start_at": "2030-01-01T00:00:00Z"}
+    assert api.asked[-1]["headers"]["authorization"].startswith("AWS4-HMAC-SHA256 Credential=test/")
+    assert "/execute-api/aws4_request" in api.asked[-1]["headers"]["authorization"]
+    assert api.asked[-1]["headers"]["content-type"] == "application/json"
+    assert capsys.readouterr().out == "o-1  started\n"
+
+
+def test_a_repeated_start_says_so(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    api.answer((200, {"id": "o-1", "type": "order", "created": False}))
+    assert torpor(api, "start", "order") == 0
+    assert api.body == {"input": None}
+    assert "was started before" in capsys.readouterr().out
+
+
+def test_values_come_from_files_and_standard_input(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "input.json").write_text("[1, 2]")
+    assert torpor(api, "send", "x", "m", "--body", f"@{tmp_path / 'input.json'}") == 0
+    assert api.body == [1, 2]
+    monkeypatch.setattr("sys.stdin", io.StringIO('"text"'))
+    assert torpor(api, "send", "x", "m", "--body", "-") == 0
+    assert api.body == "text"
+
+
+@pytest.mark.parametrize("empty", ["0", '""', "[]", "{}", "false"])
+def test_empty_bodies_are_bodies(api: Api, empty: str) -> None:
+    assert torpor(api, "send", "x", "m", "--body", empty) == 0
+    assert api.asked[-1]["body"] == empty.encode()
+
+
+def test_send_names_its_message_and_waits_for_the_reply(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    api.answer((200, {"message_id": "k", "duplicate": False, "reply": {"ok": True}}))
+    assert torpor(api, "send", "a/b ü", "ship ped", "--key", "k", "--wait", "60") == 0
+    assert api.line == "POST /workflows/a%2Fb%20%C3%BC/messages/ship%20ped?wait=25"
+    assert api.asked[-1]["headers"]["idempotency-key"] == "k"
+    assert json.loads(capsys.readouterr().out) == {"ok": True}
+
+
+@pytest.mark.parametrize("command", ["wake", "cancel", "recover"])
+def test_orders_are_posted(api: Api, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    api.answer((202, {"id": "x", "state": "pending"}))
+    assert torpor(api, command, "x") == 0
+    assert api.line == f"POST /workflows/x/{command}"
+    assert capsys.readouterr().out == "x  pending\n"
+
+
+def test_replay_names_its_entry(api: Api) -> None:
+    assert torpor(api, "replay", "x", "--entry", "e-1") == 0
+    assert api.body == {"entry_id": "e-1"}
+
+
+# --- what is printed ----------------------------------------------------------------------------------------------
+
+
+def test_list_follows_cursors_up_to_the_limit(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"type": "order", "state": "failed", "created_at": "2030-01-01T00:00:00Z"}
+    first, second = {"id": "a", **row}, {"id": "longer", **row}
+    api.answer((200, {"workflows": [first], "cursor": "c1"}), (200, {"workflows": [second], "cursor": "c2"}))
+    assert torpor(api, "list", "--type", "order", "--state", "failed", "--limit", "2") == 0
+    paths = [asked["path"] for asked in api.asked]
+    assert paths == [
+        "/workflows?type=order&state=failed&limit=2",
+        "/workflows?type=order&state=failed&limit=1&cursor=c1",
+    ]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["ID", "TYPE", "STATE", "CREATED", "AT"]
+    assert [line.split()[0] for line in lines[1:]] == ["a", "longer"]
+
+
+def test_an_output_is_waited_for(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    api.answer((202, {"id": "x", "state": "running"}), (200, {"id": "x", "state": "completed", "output": None}))
+    assert torpor(api, "get", "x", "--output", "--wait", "5") == 0
+    assert len(api.asked) == 2
+    assert capsys.readouterr().out == "null\n"
+
+
+@pytest.mark.parametrize(
+    ("ending", "words"),
+    [
+        ({"state": "failed", "error": {"name": "CardRefused", "message": "no"}}, "failed: CardRefused: no"),
+        ({"state": "cancelled"}, "is cancelled and has no output."),
+        ({"state": "sleeping"}, "is sleeping and has no output yet."),
+    ],
+)
+def test_no_output_is_exit_code_1(
+    api: Api, ending: dict[str, Any], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.answer((200, {"id": "x", **ending}))
+    assert torpor(api, "get", "x", "--output") == 1
+    assert words in capsys.readouterr().err
+
+
+def test_watch_prints_each_state_once(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    api.answer(
+        (200, {"id": "x", "state": "running"}),
+        (200, {"id": "x", "state": "completed"}),
+        (200, {"id": "x", "state": "completed", "output": 7}),
+    )
+    assert torpor(api, "watch", "x") == 0
+    assert capsys.readouterr().out.splitlines() == ["x  running", "x  completed", "7"]
+
+
+def test_dump_is_one_document(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    assert torpor(api, "dump", "x") == 0
+    assert sorted(json.loads(capsys.readouterr().out)) == ["history", "output", "workflow"]
+
+
+# --- what goes wrong ----------------------------------------------------------------------------------------------
+
+
+def test_a_problem_is_one_line_and_exit_code_1(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    api.answer((404, PROBLEM))
+    assert torpor(api, "get", "x") == 1
+    assert capsys.readouterr().err == "torpor: No such workflow: No workflow has the id x.\n"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [
+        (403, {"message": "Forbidden"}, "403: Forbidden"),
+        (502, b"<html>", "502 Bad Gateway"),
+        (200, b"<html>", "not JSON"),
+    ],
+)
+def test_answers_that_are_no_problem_documents_are_told_too(
+    api: Api, status: int, body: Any, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.answer((status, body))
+    assert torpor(api, "get", "x") == 1
+    assert words in capsys.readouterr().err
+
+
+def test_no_server_is_one_line_and_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+    assert torpor(Api(url="http://127.0.0.1:9"), "get", "x") == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert "No answer from http://127.0.0.1:9" in line
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [],
+        ["begin"],
+        ["get"],
+        ["start", "order", "--input", "{no json"],
+        ["start", "order", "--input", "@/does/not/exist"],
+        ["start", "order", "--tag", "novalue"],
+        ["get", "x", "--wait", "-1"],
+        ["get", "x", "--wait", "nan"],
+        ["list", "--limit", "0"],
+    ],
+)
+def test_a_wrong_call_is_exit_code_2(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(wrong)
+    assert exit_.value.code == 2
+    assert "usage: torpor" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [[], ["start"], ["send"], ["get"], ["dev"], ["deploy"]])
+def test_every_command_explains_itself(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main([*arguments, "--help"])
+    assert exit_.value.code == 0
+    assert "usage: torpor" in capsys.readouterr().out
+
+
+# --- where it goes ------------------------------------------------------------------------------------------------
+
+
+def test_without_a_stack_it_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as exit_:
+        main(["list"])
+    assert exit_.value.code == 1
+    assert "torpor dev" in capsys.readouterr().err
+
+
+def test_a_running_dev_is_found_from_folders_below_it(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    DevNote(endpoint=api.url, host="abc.execute-api.localhost", pid=os.getpid(), outputs={}).write(tmp_path)
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    main(["get", "x"])
+    assert api.line == "GET /workflows/x"
+    assert api.asked[-1]["headers"]["host"] == "abc.execute-api.localhost"
+
+
+def test_a_dev_that_has_ended_is_not_found(tmp_path: Path) -> None:
+    DevNote(endpoint="http://127.0.0.1:9", host="h", pid=2**22 + 1, outputs={}).write(tmp_path)
+    assert DevNote.find(tmp_path) is None
+
+
+def test_an_address_tells_its_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    address = "https://abc.execute-api.eu-west-1.amazonaws.com"
+    found = find_api(stack=None, endpoint=address, region=None)
+    assert (found.region, found.credentials.access_key) == ("eu-west-1", "key")
