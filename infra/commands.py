@@ -176,11 +176,11 @@ def _complaint(reply: Reply) -> str:
         told = reply.json()
     except ValueError:
         told = None
-    if not isinstance(told, dict):
-        return f"{reply.status} {http.client.responses.get(reply.status, '')}".strip()
-    # API Gateway's own refusals are no problem documents: they have a message only.
-    title, detail = told.get("title"), told.get("detail") or told.get("message") or told.get("Message")
-    return ": ".join(str(part) for part in (title or reply.status, detail) if part)
+    told = told if isinstance(told, dict) else {}
+    status = f"{reply.status} {http.client.responses.get(reply.status, '')}".strip()
+    # API Gateway's own refusals are no problem documents: they have a message at most.
+    title, detail = told.get("title") or status, told.get("detail") or told.get("message") or told.get("Message")
+    return f"{title}: {detail}" if detail else str(title)
 
 
 def _ending(api: ApiClient, workflow_id: str, wait_s: float) -> dict[str, Any]:

@@ -121,7 +121,8 @@ class LogTail:
         """Print what has been logged since the last call."""
         for function in FUNCTIONS:
             for event in self._stack.log_events(function, self._since_ms[function]):
-                identity = f"{event['timestamp']} {event['eventId']}"
+                # Not eventId: the local AWS gives none.
+                identity = f"{event['timestamp']} {event.get('logStreamName')} {event['message']}"
                 if identity not in self._told[function]:
                     self._told[function].add(identity)
                     self._since_ms[function] = max(self._since_ms[function], event["timestamp"])

@@ -211,7 +211,7 @@ def test_a_problem_is_one_line_and_exit_code_1(api: Api, capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("status", "body", "words"),
     [
-        (403, {"message": "Forbidden"}, "403: Forbidden"),
+        (403, {"message": "Forbidden"}, "403 Forbidden: Forbidden"),
         (502, b"<html>", "502 Bad Gateway"),
         (200, b"<html>", "not JSON"),
     ],
