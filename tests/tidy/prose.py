@@ -18,6 +18,7 @@ _SPAN = re.compile(r"(`{1,2})(?!`)(.+?)(?<!`)\1(?!`)")
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)[^)]*\)")
 _PATH = re.compile(r"(?:[\w.-]+/)+[\w.-]*")
 _DOTTED = re.compile(rf"(?:{'|'.join(ROOMS)})(?:\.[A-Za-z_]\w*)+")
+_TEST = re.compile(r"test_\w+\.py::\w+")
 _IMPORT = re.compile(rf"^\s*from ((?:{'|'.join(ROOMS)})[.\w]*) import ([^\n#(]+)", re.MULTILINE)
 _HEADING = re.compile(r"^#{1,6} +(.+?)\s*#*$", re.MULTILINE)
 
@@ -53,6 +54,12 @@ class Names:
                 return False
             owner = f"{owner}.{part}"
         return True
+
+    def has_test(self, name: str) -> bool:
+        """Whether ``test_file.py::test_name`` exists in some folder of the tests."""
+        file, _, test = name.partition("::")
+        modules = [module for module in self.members if module.endswith("." + file.removesuffix(".py"))]
+        return any(test in self.members[module] for module in modules)
 
 
 def _collect(owner: str, tree: ast.Module | ast.ClassDef, members: dict[str, frozenset[str]]) -> None:
@@ -95,6 +102,8 @@ def document_faults(path: str, text: str, names: Names, foreign: frozenset[str] 
 
 def _unknown(word: str, path: str, names: Names) -> str | None:
     word = re.sub(r"\(.*\)?$", "", word)
+    if _TEST.fullmatch(word):
+        return None if names.has_test(word) else f"there is no {word}; name the test as it is called today"
     if _PATH.fullmatch(word) and word.split("/")[0] in {*ROOMS, "docs", ".ci"}:
         spot = word.rstrip("/").split("::")[0]
         if spot not in names.paths and _joined(path, spot) not in names.paths:

@@ -14,6 +14,7 @@ SMALL = Names.of(
     ["engine/run.py", "docs/HACKING.md", "docs/ARCHITECTURE.md"],
     [
         Source.parse("engine/__init__.py", "from engine.run import run_workflow"),
+        Source.parse("tests/unit/test_run.py", "async def test_runs(): ..."),
         Source.parse("engine/run.py", "def run_workflow(): ...\nclass Run:\n    state: str\n    def go(self): ..."),
     ],
 )
@@ -50,6 +51,7 @@ def test_docstrings_name_what_exists() -> None:
         "Call `engine.run.walk()`.",
         "Call `engine.start`.",
         "It has `engine.run.Run.stop`.",
+        "See `test_run.py::test_stops`.",
         "```python\nfrom engine import run_workflow, start\n```",
         "[here](missing.md)",
         "[there](#no-such-heading)",
@@ -67,6 +69,7 @@ def test_a_name_that_does_not_exist_is_found(text: str) -> None:
         "Call `engine.run.run_workflow(id, fn)`, `engine.run_workflow`, `engine.run.Run.go`, `engine.run.Run.state`.",
         "```python\nfrom engine import run_workflow\nimport orders/app.py\n```",
         "# One thing: `here`\n[up](../engine/run.py), [beside](ARCHITECTURE.md), [down](#one-thing-here), [out](https://a.b)",
+        "See `test_run.py::test_runs`.",
         "Write `orders/app.py` and `GET /workflows/{id}`.",
     ],
 )
