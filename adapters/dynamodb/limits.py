@@ -26,7 +26,7 @@ LOG_PART_BYTES = ITEM_BYTES_MAX - 1024
 TRANSACTION_RESERVE_BYTES = 64 * 1024
 """Room kept in a transaction for HEAD, INBOX and keys. Design choice; HEAD holds at most its tags and names."""
 
-VALUE_BYTES_MAX = 3 * 1024 * 1024
+VALUE_BYTES_MAX = 3_000_000
 """Largest user value, in bytes of CBOR. Design choice: three quarters of a transaction, so that the entry around it,
 and what else is dirty, still fit."""
 
@@ -73,7 +73,7 @@ SEND_SLOW_MS = 30_000
 DEDUP_TTL_S = 86_400
 """How long a caller's message id is remembered, in seconds. Source: the design."""
 
-CLAIM_TOKEN_BYTES = 18
+TOKEN_BYTES = 18
 """Bytes of hash in a ClientRequestToken: 36 hexadecimal digits. Source: DynamoDB quota (36 characters)."""
 
 COMPACT_DEAD_BYTES_MIN = 32 * 1024

@@ -1,0 +1,61 @@
+"""Folding a log into a snapshot: first the snapshot, then HEAD points at it, then what it replaces goes.
+
+Wherever this stops, HEAD tells which items count, so nothing is lost and what is left over is only in the way.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from adapters.dynamodb import log
+from adapters.dynamodb.expressions import Condition, binary, number
+from adapters.dynamodb.items import HEAD, head_change, key, snapshot_key
+from engine.errors import StoreUnavailableError
+
+if TYPE_CHECKING:
+    from adapters.dynamodb.items import Head
+    from adapters.dynamodb.table import Table
+
+
+class Keys:
+    """The sort keys of a stored log.
+
+    Attributes:
+        live: those that HEAD stands on.
+        stale: those that a snapshot has replaced, and that could not be deleted yet.
+    """
+
+    __slots__ = ("live", "stale")
+
+    def __init__(self, live: list[str], stale: list[str]) -> None:
+        self.live = live
+        self.stale = stale
+
+
+async def compact(table: Table, head: Head, fold: log.Fold, keys: Keys) -> Head:
+    """Replace the log up to ``head.seq`` by a snapshot, and return the HEAD that stands on it.
+
+    Raises:
+        ConditionFailedError: somebody else holds the lease.
+        StoreUnavailableError: the log stays as it was.
+    """
+    data = log.encode(log.Record(puts=fold.under(b"")))
+    parts = log.cut(data)
+    names = [snapshot_key(head.seq, part) for part in range(len(parts))]
+    # As of one seq the pairs are what they are: a fenced holder that writes this snapshot too writes the same bytes.
+    items = [{**key(head.workflow_id, name), "b": binary(part)} for name, part in zip(names, parts, strict=True)]
+    await table.batch_write(items, [])
+    after = replace(head, snapshot_seq=head.seq, snapshot_parts=len(parts))
+    mine = Condition("#epoch = :epoch", {":epoch": number(head.epoch)})
+    await table.update(key(head.workflow_id, HEAD), head_change(head, after), mine)
+    fold.compacted(len(data))
+    keys.stale = [name for name in (*keys.live, *keys.stale) if name not in names]
+    keys.live = names
+    # What cannot be deleted now is only in the way; the next snapshot tries again.
+    with suppress(StoreUnavailableError):
+        await table.batch_write([], [key(head.workflow_id, name) for name in keys.stale])
+        keys.stale = []
+    return after

@@ -1,0 +1,61 @@
+"""Reaching into a workflow from outside: wake it, cancel it. Through the epoch, so that a running holder is fenced."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from adapters.dynamodb.errors import ConditionFailedError
+from adapters.dynamodb.expressions import Change, Condition, text
+from adapters.dynamodb.items import HEAD, check_id, decode_head, due, key
+from adapters.dynamodb.limits import LEASE_MS
+from engine.commit import Alarm, Commit
+from engine.errors import WorkflowEndedError, WorkflowNotFoundError
+from engine.keys import STATE_KEY
+from engine.lifecycle import ENDED, WorkflowState
+
+if TYPE_CHECKING:
+    from adapters.dynamodb.lease import Claims
+    from adapters.dynamodb.table import Connection
+
+_ENDED_VALUES = {f":{state}": text(state) for state in sorted(ENDED)}
+_CAN_BE_WOKEN = Condition(
+    f"attribute_exists(#pk) AND attribute_not_exists(#owner) AND NOT #state IN ({', '.join(_ENDED_VALUES)})",
+    _ENDED_VALUES,
+)
+
+
+async def wake(connection: Connection, workflow_id: str) -> None:
+    """Make a workflow due now. One that is running looks at everything anyway before it sleeps: nothing is written.
+
+    Raises:
+        WorkflowNotFoundError, WorkflowEndedError: there is nothing to wake.
+    """
+    check_id(workflow_id)
+    change = Change(sets=due(workflow_id, connection.clock.now()))
+    try:
+        await connection.table.update(key(workflow_id, HEAD), change, _CAN_BE_WOKEN)
+    except ConditionFailedError as failed:
+        if not failed.item:
+            raise WorkflowNotFoundError(f"no workflow has the id {workflow_id!r}") from None
+        if decode_head(failed.item).state in ENDED:
+            raise WorkflowEndedError(f"the workflow {workflow_id!r} has ended") from None
+
+
+async def cancel(connection: Connection, claims: Claims, workflow_id: str) -> None:
+    """End a workflow as cancelled; whoever runs it is fenced at its next commit. No rollback runs.
+
+    Cancelling a cancelled workflow changes nothing.
+
+    Raises:
+        WorkflowNotFoundError: there is no such workflow.
+        WorkflowEndedError: it has completed or failed.
+    """
+    try:
+        driver = await claims.seize(workflow_id, lease_ms=LEASE_MS, from_end=False)
+    except WorkflowEndedError:
+        stored = await connection.table.get(key(workflow_id, HEAD))
+        if stored is not None and decode_head(stored).state is WorkflowState.CANCELLED:
+            return
+        raise
+    state = WorkflowState.CANCELLED
+    await driver.commit(Commit(puts=[(STATE_KEY, state.encode())], alarm=Alarm(None), state=state))

@@ -1,0 +1,139 @@
+"""The lease that a driver holds: HEAD as this holder knows it, renewing, giving up, and being fenced."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from adapters.dynamodb.errors import ConditionFailedError, TransactionRefusedError
+from adapters.dynamodb.expressions import Condition, number, update_action
+from adapters.dynamodb.items import HEAD, decode_head, head_change, key, token
+from adapters.dynamodb.plan import Turn, inbox_action, is_mine
+from engine.errors import FencedError, InboxMovedError, StoreUnavailableError
+
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from adapters.dynamodb.items import Head
+    from adapters.dynamodb.plan import Lease
+    from adapters.dynamodb.table import Table
+    from adapters.dynamodb.tickets import Inbox
+    from engine.driver import Clock
+
+
+class Hold:
+    """One holder's view of HEAD, and what it may still do.
+
+    Attributes:
+        head: HEAD as last written by this holder.
+        lock: held around every write of HEAD; commits and the heartbeat side by side would only conflict.
+        has_fired: whether HEAD's alarm had gone off when the workflow was claimed; the next commit forgets it.
+    """
+
+    __slots__ = ("_clock", "_ending", "_lease", "_parks", "_table", "has_fired", "head", "lock")
+
+    def __init__(self, table: Table, clock: Clock, head: Head, lease: Lease) -> None:
+        self._table = table
+        self._clock = clock
+        self._lease = lease
+        self._parks = 0
+        self._ending: type[FencedError | StoreUnavailableError] | None = None
+        self.head = head
+        self.lock = asyncio.Lock()
+        self.has_fired = head.wake_at is not None and head.wake_at <= clock.now()
+
+    def turn(self, inbox: Inbox, ordinal: int) -> Turn:
+        """Where this holder stands now."""
+        return Turn(
+            head=self.head,
+            inbox=inbox,
+            lease=self._lease,
+            ordinal=ordinal,
+            now=self._clock.now(),
+            has_fired=self.has_fired,
+        )
+
+    async def renew(self, lease_ms: int | None) -> None:
+        """Hold the lease for another ``lease_ms`` (None: its own length), never past the deadline."""
+        async with self.lock:
+            self.check()
+            lease = self._lease if lease_ms is None else replace(self._lease, length_ms=lease_ms)
+            until = lease.until(self._clock.now())
+            if self.head.owner is not None and until > (self.head.lease_until or 0):
+                await self._change(replace(self.head, lease_until=until, due_at=until))
+
+    async def release(self, wake_at: int) -> None:
+        """Give the lease up with work left to do: the workflow is due at ``wake_at``."""
+        async with self.lock:
+            self.check()
+            if self.head.owner is not None:
+                await self._change(replace(self.head, owner=None, lease_until=None, due_at=wake_at))
+
+    async def park(self, inbox: Inbox, due_at: int | None) -> None:
+        """Give the lease up without having run: the workflow is due at ``due_at`` again, as it was.
+
+        Raises:
+            InboxMovedError: a message came since ``inbox`` was looked at; nothing was written.
+            FencedError: somebody else holds the lease.
+        """
+        async with self.lock:
+            self.check()
+            account = inbox.account
+            after = replace(
+                self.head,
+                owner=None,
+                lease_until=None,
+                due_at=due_at,
+                inbox_done=account.done,
+                gap_n=account.gap_n,
+                gap_at=account.gap_at,
+            )
+            head_key = key(after.workflow_id, HEAD)
+            actions = [update_action(head_key, head_change(self.head, after), is_mine(self.head))]
+            on_inbox = inbox_action(self.turn(inbox, 0), after, yields=True, posts=False)
+            actions += [] if on_inbox is None else [on_inbox]
+            self._parks += 1
+            mark = token(after.workflow_id, "park", str(after.epoch), str(after.seq), str(self._parks))
+            try:
+                await self._table.transact(actions, mark)
+            except TransactionRefusedError as refused:
+                if 0 not in refused.failed:
+                    raise InboxMovedError(f"a message came for {after.workflow_id!r}") from None
+                self.fenced()
+            self.head = after
+
+    async def _change(self, after: Head) -> None:
+        change = head_change(self.head, after)
+        mine = Condition("#epoch = :epoch", {":epoch": number(self.head.epoch)})
+        try:
+            await self._table.update(key(after.workflow_id, HEAD), change, mine)
+        except ConditionFailedError as failed:
+            # Giving up a lease that a first try, its answer lost, gave up, and that somebody took since: no failure.
+            if failed.is_ambiguous and after.owner is None:
+                self._ending = FencedError
+                return
+            self.fenced()
+        self.head = after
+
+    async def stored_head(self) -> Head | None:
+        """HEAD as it is stored."""
+        stored = await self._table.get(key(self.head.workflow_id, HEAD))
+        return None if stored is None else decode_head(stored)
+
+    def check(self) -> None:
+        """Raise what every further call has to, where this holder has come to its end."""
+        if self._ending is FencedError:
+            self.fenced()
+        if self._ending is not None:
+            raise StoreUnavailableError(f"the outcome of a commit of {self.head.workflow_id!r} is unknown")
+
+    def fenced(self) -> NoReturn:
+        """Stop for good: somebody else holds the lease."""
+        self._ending = FencedError
+        raise FencedError(f"somebody else holds the lease of {self.head.workflow_id!r}")
+
+    def lost(self) -> None:
+        """Stop for good: whether a commit was applied cannot be found out. The next holder will see."""
+        self._ending = StoreUnavailableError

@@ -1,0 +1,174 @@
+"""Sending: a ticket first, then the message, so that messages stand in the order in which they were accepted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from adapters.dynamodb.errors import AnswerLostError, ConditionFailedError, TransactionRefusedError
+from adapters.dynamodb.expressions import Change, Condition, number, put_action
+from adapters.dynamodb.items import (
+    DEDUP_PREFIX,
+    HEAD,
+    INBOX,
+    check_id,
+    decode_head,
+    dedup_key,
+    due,
+    encode_dedup,
+    encode_message,
+    integer,
+    key,
+    message_key,
+    token,
+)
+from adapters.dynamodb.limits import DEDUP_TTL_S, MESSAGE_BYTES_MAX, SEND_SLOW_MS, SORT_KEY_BYTES_MAX
+from adapters.dynamodb.schema import TTL
+from engine.entry import Message
+from engine.errors import StoreUnavailableError, ValueTooLargeError, WorkflowEndedError, WorkflowNotFoundError
+from engine.lifecycle import ENDED
+from engine.limits import NAME_BYTES_MAX
+
+if TYPE_CHECKING:
+    from adapters.dynamodb.table import Connection, Table
+
+_MESSAGE_ID_BYTES_MAX = SORT_KEY_BYTES_MAX - len(DEDUP_PREFIX)
+
+
+class Accepted(Struct, frozen=True, kw_only=True):
+    """A message is in the inbox, or was once.
+
+    Attributes:
+        message_id: the caller's, or the one it was given.
+        duplicate: whether a message with this id had been accepted before, so that this one does not count.
+        reply: the CBOR answer to it, where there is one already.
+    """
+
+    message_id: str
+    duplicate: bool = False
+    reply: bytes | None = None
+
+
+async def take_ticket(table: Table, workflow_id: str, now: int) -> int:
+    """The next place in a workflow's inbox, which thereby becomes due.
+
+    Raises:
+        WorkflowNotFoundError: there is no such workflow; nothing was written.
+        WorkflowEndedError: it takes no more messages; nothing was written.
+    """
+    try:
+        return await _count_up(table, workflow_id, now, "attribute_exists(#n) AND attribute_not_exists(#closed)")
+    except ConditionFailedError as failed:
+        if failed.item and "closed" in failed.item:
+            raise _ended(workflow_id) from None
+    # The first message of all: nothing but HEAD says whether there is such a workflow.
+    stored = await table.get(key(workflow_id, HEAD))
+    if stored is None:
+        raise WorkflowNotFoundError(f"no workflow has the id {workflow_id!r}")
+    if decode_head(stored).state in ENDED:
+        raise _ended(workflow_id)
+    try:
+        return await _count_up(table, workflow_id, now, "attribute_not_exists(#closed)")
+    except ConditionFailedError:
+        raise _ended(workflow_id) from None
+
+
+def _ended(workflow_id: str) -> WorkflowEndedError:
+    return WorkflowEndedError(f"the workflow {workflow_id!r} has ended and takes no more messages")
+
+
+async def _count_up(table: Table, workflow_id: str, now: int, condition: str) -> int:
+    change = Change(sets=due(workflow_id, now), adds={"n": 1})
+    # A repeated try may take two tickets; the first then counts as one of a sender that died.
+    answer = await table.update(key(workflow_id, INBOX), change, Condition(condition), returns="UPDATED_NEW")
+    return integer(answer, "n")
+
+
+async def find_reply(table: Table, workflow_id: str, message_id: str, now: int) -> Accepted | None:
+    """What is remembered of a message id, or None where nothing is (any more)."""
+    stored = await table.get(key(workflow_id, dedup_key(message_id)))
+    if stored is None or integer(stored, TTL) <= now // 1000:
+        return None
+    reply = bytes(stored["reply"]["B"]) if "reply" in stored else None
+    return Accepted(message_id=message_id, duplicate=True, reply=reply)
+
+
+async def send(  # noqa: PLR0913 - a message is all of these
+    connection: Connection,
+    workflow_id: str,
+    *,
+    name: str,
+    body: bytes,
+    message_id: str | None = None,
+    sent_at: int | None = None,
+) -> Accepted:
+    """Put a message into a workflow's inbox; ``body`` is CBOR.
+
+    Acknowledged, it will be consumed once, or stay in the inbox. With a ``message_id`` sending again counts once.
+
+    Raises:
+        WorkflowNotFoundError, WorkflowEndedError, ValueTooLargeError, InvalidIdError: nothing was written.
+        StoreUnavailableError: it may or may not have arrived.
+    """
+    check_id(workflow_id)
+    if message_id is not None:
+        check_id(message_id, "message id", _MESSAGE_ID_BYTES_MAX)
+    check_id(name, "message name", NAME_BYTES_MAX)
+    if len(body) > MESSAGE_BYTES_MAX:
+        raise ValueTooLargeError(f"the message {name!r} has {len(body)} bytes; {MESSAGE_BYTES_MAX} is the most")
+    table, clock = connection.table, connection.clock
+    began_at = clock.now()
+    if message_id is not None:
+        known = await find_reply(table, workflow_id, message_id, began_at)
+        if known is not None:
+            return known
+    ticket = await take_ticket(table, workflow_id, began_at)
+    message = Message(
+        id=connection.ids.new() if message_id is None else message_id,
+        name=name,
+        body=body,
+        sent_at=began_at if sent_at is None else sent_at,
+        ticket=ticket,
+    )
+    if message_id is None:
+        accepted = await _put(table, workflow_id, message)
+    else:
+        accepted = await _put_once(table, workflow_id, message, clock.now())
+    if clock.now() - began_at > SEND_SLOW_MS:
+        # The ticket may be taken for a dead sender's by now: another one makes somebody look again.
+        await take_ticket(table, workflow_id, clock.now())
+    return accepted
+
+
+async def _put(table: Table, workflow_id: str, message: Message) -> Accepted:
+    accepted = Accepted(message_id=message.id)
+    try:
+        # Not repeated blindly: it may have arrived, been consumed and gone by then, and would arrive twice.
+        await table.put(encode_message(workflow_id, message), repeats=False)
+    except AnswerLostError:
+        if await table.get(key(workflow_id, message_key(message.ticket))) is None:
+            raise
+    return accepted
+
+
+async def _put_once(table: Table, workflow_id: str, message: Message, now: int) -> Accepted:
+    dedup = encode_dedup(workflow_id, message.id, message.ticket, now // 1000 + DEDUP_TTL_S)
+    is_new = Condition("attribute_not_exists(#pk) OR #ttl <= :now", {":now": number(now // 1000)})
+    actions = [put_action(encode_message(workflow_id, message)), put_action(dedup, is_new)]
+    accepted = Accepted(message_id=message.id)
+    try:
+        await table.transact(actions, token(workflow_id, "send", str(message.ticket), message.id))
+    except TransactionRefusedError as refused:
+        return await _whose(table, workflow_id, message, refused)
+    return accepted
+
+
+async def _whose(table: Table, workflow_id: str, message: Message, cause: Exception) -> Accepted:
+    """Our own message, put by a try whose answer was lost, or one that was there before."""
+    stored = await table.get(key(workflow_id, dedup_key(message.id)))
+    if stored is None:
+        raise StoreUnavailableError(f"the message id {message.id!r} was taken and is gone") from cause
+    reply = bytes(stored["reply"]["B"]) if "reply" in stored else None
+    is_ours = integer(stored, "ticket") == message.ticket
+    return Accepted(message_id=message.id, duplicate=not is_ours, reply=reply)

@@ -1,0 +1,321 @@
+"""The items of a workflow's partition: their sort keys, their attributes, their sizes. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from adapters.dynamodb.expressions import Change, Item, binary, number, text
+from adapters.dynamodb.limits import DUE_SHARDS, ID_BYTES_MAX, LIST_SHARDS, TAGS_BYTES_MAX, TOKEN_BYTES, TYPE_BYTES_MAX
+from adapters.dynamodb.schema import DUE_AT, DUE_SHARD, LIST_AT, LIST_TYPE, PARTITION_KEY, SORT_KEY, TTL
+from engine.entry import Message
+from engine.errors import InvalidIdError
+from engine.lifecycle import ENDED, WorkflowState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from adapters.dynamodb.expressions import AttributeValue
+
+HEAD = "HEAD"
+INBOX = "INBOX"
+LOG_PREFIX = "LOG#"
+MESSAGE_PREFIX = "MSG#"
+SNAPSHOT_PREFIX = "SNAP#"
+DEDUP_PREFIX = "DEDUP#"
+
+ACTIVE = "active"
+"""The list group of every workflow that has not ended; the ended states are groups of their own."""
+
+_OPTIONAL_NUMBERS = ("lease_until", "wake_at", "ended_at")
+_COUNTERS = ("snapshot_seq", "snapshot_parts", "deaths", "wakes", "inbox_done", "gap_n", "gap_at")
+_OPTIONAL_TEXTS = ("owner", "flush")
+
+TYPES_KEY: Item = {PARTITION_KEY: text("\0"), SORT_KEY: text("TYPES")}
+"""The one item that belongs to no workflow: the types ever started. No workflow id can hold a control character."""
+
+
+class Head(Struct, frozen=True, kw_only=True):
+    """The HEAD item: everything about a workflow but its history and inbox. Times are milliseconds since the epoch.
+
+    Attributes:
+        epoch: how often the lease changed hands; who holds another one may not write.
+        owner: who holds the lease, or None; ``lease_until`` is until when.
+        seq: number of the last commit; ``flush`` is that commit's id.
+        snapshot_seq: commits up to this one are folded into ``snapshot_parts`` SNAP items; 0 where none are.
+        wake_at: the alarm, ``due_at`` when someone must look.
+        waiting: the message names waited for, ``()`` for any; None where none is.
+        deaths: claims since the last commit whose holder never released.
+        wakes: claims so far.
+        inbox_done: every ticket up to this one is accounted for.
+        gap_n: tickets up to this one were first missed at ``gap_at``; 0 where none is missed.
+        input_digest: a hash of the input.
+    """
+
+    workflow_id: str
+    type: str
+    tags: dict[str, str] = {}
+    state: WorkflowState = WorkflowState.PENDING
+    epoch: int = 0
+    owner: str | None = None
+    lease_until: int | None = None
+    seq: int = 0
+    flush: str = ""
+    snapshot_seq: int = 0
+    snapshot_parts: int = 0
+    wake_at: int | None = None
+    due_at: int | None = None
+    waiting: tuple[str, ...] | None = None
+    deaths: int = 0
+    wakes: int = 0
+    created_at: int
+    updated_at: int
+    ended_at: int | None = None
+    inbox_done: int = 0
+    gap_n: int = 0
+    gap_at: int = 0
+    input_digest: bytes = b""
+
+
+def key(workflow_id: str, sort_key: str) -> Item:
+    """The key of one item of a workflow."""
+    return {PARTITION_KEY: text(workflow_id), SORT_KEY: text(sort_key)}
+
+
+def log_key(seq: int, part: int = 0) -> str:
+    """The sort key of a commit, or of a further part of one too big for an item."""
+    return f"{LOG_PREFIX}{seq:012d}#{part:03d}" if part else f"{LOG_PREFIX}{seq:012d}"
+
+
+def snapshot_key(seq: int, part: int) -> str:
+    """The sort key of one part of the state as of ``seq``."""
+    return f"{SNAPSHOT_PREFIX}{seq:012d}#{part:03d}"
+
+
+def message_key(ticket: int) -> str:
+    """The sort key of the message with this ticket."""
+    return f"{MESSAGE_PREFIX}{ticket:012d}"
+
+
+def dedup_key(message_id: str) -> str:
+    """The sort key under which a message id is remembered."""
+    return DEDUP_PREFIX + message_id
+
+
+def _shard(workflow_id: str, shards: int) -> int:
+    return int.from_bytes(hashlib.blake2b(workflow_id.encode(), digest_size=4).digest(), "big") % shards
+
+
+def due_shard(workflow_id: str) -> str:
+    """The partition of the index ``due`` that a workflow belongs to."""
+    return f"{_shard(workflow_id, DUE_SHARDS):02d}"
+
+
+DUE_SHARD_NAMES = tuple(f"{shard:02d}" for shard in range(DUE_SHARDS))
+"""Every partition of the index ``due``."""
+
+
+def due(workflow_id: str, at: int) -> Item:
+    """The attributes that put an item into the index ``due``."""
+    return {DUE_SHARD: text(due_shard(workflow_id)), DUE_AT: number(at)}
+
+
+DUE_ATTRIBUTES = (DUE_SHARD, DUE_AT)
+"""What to remove to take an item out of the index ``due``."""
+
+
+def list_group(state: WorkflowState) -> str:
+    """The list group of a state: listing pays for a workflow's start and end, not for its comings and goings."""
+    return str(state) if state in ENDED else ACTIVE
+
+
+LIST_GROUPS = (ACTIVE, *sorted(ENDED))
+"""Every list group."""
+
+
+def list_types(workflow_type: str) -> list[str]:
+    """Every partition of the index ``list`` that holds workflows of a type."""
+    return [f"{workflow_type}#{shard}" for shard in range(LIST_SHARDS)]
+
+
+def listed(workflow_id: str, workflow_type: str, state: WorkflowState, created_at: int) -> Item:
+    """The attributes that put a HEAD into the index ``list``, behind those of its group that were created earlier."""
+    shard = _shard(workflow_id, LIST_SHARDS)
+    return {
+        LIST_TYPE: text(f"{workflow_type}#{shard}"),
+        LIST_AT: text(f"{list_group(state)}#{created_at:015d}#{workflow_id}"),
+    }
+
+
+def encode_head(head: Head) -> Item:
+    """The whole HEAD item of a workflow; what is None, zero or empty is left out."""
+    item: Item = {
+        **key(head.workflow_id, HEAD),
+        **listed(head.workflow_id, head.type, head.state, head.created_at),
+        "type": text(head.type),
+        "state": text(head.state),
+        "epoch": number(head.epoch),
+        "seq": number(head.seq),
+        "created_at": number(head.created_at),
+        "updated_at": number(head.updated_at),
+        "input_digest": binary(head.input_digest),
+    }
+    for name in _OPTIONAL_NUMBERS:
+        value = getattr(head, name)
+        if value is not None:
+            item[name] = number(value)
+    for name in _COUNTERS:
+        if getattr(head, name):
+            item[name] = number(getattr(head, name))
+    for name in _OPTIONAL_TEXTS:
+        if getattr(head, name):
+            item[name] = text(getattr(head, name))
+    if head.due_at is not None:
+        item |= due(head.workflow_id, head.due_at)
+    if head.tags:
+        item["tags"] = {"M": {name: text(value) for name, value in head.tags.items()}}
+    if head.waiting is not None:
+        item["waiting"] = {"L": [text(name) for name in head.waiting]}
+    return item
+
+
+def head_change(old: Head, new: Head) -> Change:
+    """What an update has to do to a stored ``old`` to make it ``new``."""
+    before, after = encode_head(old), encode_head(new)
+    return Change(
+        sets={name: value for name, value in after.items() if before.get(name) != value},
+        removes=tuple(name for name in before if name not in after),
+    )
+
+
+def decode_head(item: Item) -> Head:
+    """A HEAD item as a record."""
+    waiting = item.get("waiting")
+    return Head(
+        workflow_id=item[PARTITION_KEY]["S"],
+        type=item["type"]["S"],
+        tags={name: value["S"] for name, value in item.get("tags", {}).get("M", {}).items()},
+        state=WorkflowState(item["state"]["S"]),
+        epoch=integer(item, "epoch"),
+        owner=item["owner"]["S"] if "owner" in item else None,
+        lease_until=optional_integer(item, "lease_until"),
+        seq=integer(item, "seq"),
+        flush=item["flush"]["S"] if "flush" in item else "",
+        snapshot_seq=integer(item, "snapshot_seq"),
+        snapshot_parts=integer(item, "snapshot_parts"),
+        wake_at=optional_integer(item, "wake_at"),
+        due_at=optional_integer(item, DUE_AT),
+        waiting=None if waiting is None else tuple(name["S"] for name in waiting["L"]),
+        deaths=integer(item, "deaths"),
+        wakes=integer(item, "wakes"),
+        created_at=integer(item, "created_at"),
+        updated_at=integer(item, "updated_at"),
+        ended_at=optional_integer(item, "ended_at"),
+        inbox_done=integer(item, "inbox_done"),
+        gap_n=integer(item, "gap_n"),
+        gap_at=integer(item, "gap_at"),
+        input_digest=bytes(item["input_digest"]["B"]) if "input_digest" in item else b"",
+    )
+
+
+def encode_message(workflow_id: str, message: Message) -> Item:
+    """The MSG item of a message that has its ticket."""
+    return {
+        **key(workflow_id, message_key(message.ticket)),
+        "id": text(message.id),
+        "name": text(message.name),
+        "body": binary(message.body),
+        "sent_at": number(message.sent_at),
+    }
+
+
+def decode_message(item: Item) -> Message:
+    """A MSG item as a message."""
+    return Message(
+        id=item["id"]["S"],
+        name=item["name"]["S"],
+        body=bytes(item["body"]["B"]),
+        sent_at=integer(item, "sent_at"),
+        ticket=int(item[SORT_KEY]["S"].removeprefix(MESSAGE_PREFIX)),
+    )
+
+
+def encode_dedup(workflow_id: str, message_id: str, ticket: int, forget_at_s: int) -> Item:
+    """The DEDUP item of an accepted message; ``forget_at_s`` is whole seconds since the epoch."""
+    return {
+        **key(workflow_id, dedup_key(message_id)),
+        "ticket": number(ticket),
+        TTL: number(forget_at_s),
+    }
+
+
+def optional_integer(item: Item, name: str) -> int | None:
+    """A number attribute, or None where it is not there."""
+    return int(item[name]["N"]) if name in item else None
+
+
+def integer(item: Item, name: str) -> int:
+    """A number attribute, 0 where it is not there."""
+    return int(item[name]["N"]) if name in item else 0
+
+
+def digest(workflow_input: bytes) -> bytes:
+    """What HEAD remembers of the input, to tell a repeated start from a conflicting one."""
+    return hashlib.sha256(workflow_input).digest()
+
+
+def token(*identity: str) -> str:
+    """A ClientRequestToken: the same for the same parts, none of which may hold a control character."""
+    return hashlib.blake2b("\0".join(identity).encode(), digest_size=TOKEN_BYTES).hexdigest()
+
+
+def value_bytes(value: AttributeValue) -> int:
+    """The bytes that DynamoDB counts for one attribute value, at most a few above for numbers."""
+    match value:
+        case {"S": str(characters)}:
+            return len(characters.encode())
+        case {"B": bytes(data)}:
+            return len(data)
+        case {"N": str(digits)}:
+            return len(digits) + 1
+        case {"M": dict(members)}:
+            return 3 + sum(1 + len(name.encode()) + value_bytes(member) for name, member in members.items())
+        case {"L": list(members)}:
+            return 3 + sum(1 + value_bytes(member) for member in members)
+        case _:
+            return 1
+
+
+def item_bytes(item: Item) -> int:
+    """The bytes of an item: UTF-8 attribute names and values."""
+    return sum(len(name.encode()) + value_bytes(value) for name, value in item.items())
+
+
+def check_id(identifier: str, what: str = "workflow id", bytes_max: int = ID_BYTES_MAX) -> None:
+    """Raise ``InvalidIdError`` unless an id is 1 to ``bytes_max`` bytes of UTF-8 without control characters."""
+    try:
+        size = len(identifier.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidIdError(f"the {what} {identifier!r} is no valid Unicode text") from error
+    if not 1 <= size <= bytes_max:
+        raise InvalidIdError(f"a {what} has 1 to {bytes_max} bytes of UTF-8; this one has {size}")
+    if any(character < " " or "\x7f" <= character <= "\x9f" for character in identifier):
+        raise InvalidIdError(f"the {what} {identifier!r} holds a control character")
+
+
+def check_type(workflow_type: str) -> None:
+    """Raise ``InvalidIdError`` unless a type is a valid name."""
+    check_id(workflow_type, "workflow type", TYPE_BYTES_MAX)
+
+
+def check_tags(tags: Mapping[str, str]) -> None:
+    """Raise ``InvalidIdError`` unless all tags are texts and together small enough for HEAD."""
+    for name, value in tags.items():
+        check_id(name, "tag name")
+        if not isinstance(value, str):
+            raise InvalidIdError(f"the tag {name!r} is {type(value).__name__}, not text")
+    size = sum(len(name.encode()) + len(value.encode()) for name, value in tags.items())
+    if size > TAGS_BYTES_MAX:
+        raise InvalidIdError(f"all tags together have at most {TAGS_BYTES_MAX} bytes; these have {size}")

@@ -1,0 +1,249 @@
+"""Claiming a workflow: one conditional write decides who may go on; clocks only decide when to try."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from adapters.dynamodb.compaction import Keys
+from adapters.dynamodb.driver import DynamoDriver
+from adapters.dynamodb.errors import ConditionFailedError
+from adapters.dynamodb.expressions import Change, Condition, number, text
+from adapters.dynamodb.hold import Hold
+from adapters.dynamodb.items import (
+    DUE_ATTRIBUTES,
+    HEAD,
+    INBOX,
+    Head,
+    check_id,
+    decode_head,
+    due,
+    key,
+)
+from adapters.dynamodb.limits import WORKER_POLL_INTERVAL_S
+from adapters.dynamodb.plan import Lease
+from adapters.dynamodb.reading import read_partition
+from adapters.dynamodb.tickets import Account, Inbox
+from engine.errors import FencedError, InboxMovedError, WorkflowEndedError, WorkflowNotFoundError
+from engine.lifecycle import ENDED
+
+if TYPE_CHECKING:
+    from adapters.dynamodb.table import Connection, Table
+
+
+class Claimed(Struct, frozen=True):
+    """The workflow is ours until the lease ends; ``driver`` is what a run needs."""
+
+    driver: DynamoDriver
+
+
+class Held(Struct, frozen=True):
+    """Somebody else holds it, until ``until`` (milliseconds) unless renewed: drop the wake."""
+
+    until: int
+
+
+class NotDue(Struct, frozen=True):
+    """Nothing to do before ``due_at`` (milliseconds; None: before a message comes): drop the wake, arm that alarm."""
+
+    due_at: int | None
+
+
+class Ended(Struct, frozen=True):
+    """It has ended and never runs again unless told to: drop the wake."""
+
+
+class NotFound(Struct, frozen=True):
+    """No workflow has this id: drop the wake."""
+
+
+Claim = Claimed | Held | NotDue | Ended | NotFound
+"""What a try to claim a workflow comes to."""
+
+_ENDED_VALUES = {f":{state}": text(state) for state in sorted(ENDED)}
+_NOT_ENDED = f"NOT #state IN ({', '.join(_ENDED_VALUES)})"
+_FREE = Condition(f"attribute_exists(#pk) AND attribute_not_exists(#owner) AND {_NOT_ENDED}", _ENDED_VALUES)
+_ACTIVE = Condition(f"attribute_exists(#pk) AND {_NOT_ENDED}", _ENDED_VALUES)
+_EXISTS = Condition("attribute_exists(#pk)")
+_LOOKS_MAX = 5
+
+
+class Claims:
+    """Claims workflows of one table on behalf of ``owner``."""
+
+    __slots__ = ("_connection", "_owner")
+
+    def __init__(self, connection: Connection, *, owner: str) -> None:
+        self._connection = connection
+        self._owner = owner
+
+    async def claim(self, workflow_id: str, *, lease_ms: int, deadline_ms: int | None) -> Claim:
+        """Take the lease of a workflow that is free or whose holder has died, and load it.
+
+        ``deadline_ms`` is when this invocation ends, in milliseconds since the epoch; no lease goes past it.
+        """
+        check_id(workflow_id)
+        connection = self._connection.metered()
+        lease = self._lease(lease_ms, deadline_ms)
+        now = connection.clock.now()
+        taken = await self._take(connection.table, workflow_id, lease, now)
+        match taken:
+            case _Taken():
+                return await _load(connection, lease, taken)
+            case _:
+                return taken
+
+    async def seize(self, workflow_id: str, *, lease_ms: int, from_end: bool) -> DynamoDriver:
+        """Take a workflow from whoever holds it; one that has ended only where ``from_end``.
+
+        The holder, if any, is fenced at its next commit. This is not counted as a death.
+
+        Raises:
+            WorkflowNotFoundError, WorkflowEndedError: nothing was written.
+        """
+        check_id(workflow_id)
+        connection = self._connection.metered()
+        lease = self._lease(lease_ms, None)
+        now = connection.clock.now()
+        condition = _EXISTS if from_end else _ACTIVE
+        try:
+            taken = await _acquire(connection.table, workflow_id, lease, now, condition)
+        except ConditionFailedError as failed:
+            if not failed.item:
+                raise WorkflowNotFoundError(f"no workflow has the id {workflow_id!r}") from None
+            state = decode_head(failed.item).state
+            raise WorkflowEndedError(f"the workflow {workflow_id!r} is {state}") from None
+        driver = await _load_driver(connection, lease, taken.head)
+        if driver is None:
+            raise FencedError(f"somebody else seized {workflow_id!r} at the same time")
+        return driver
+
+    def _lease(self, lease_ms: int, deadline_ms: int | None) -> Lease:
+        # Unique to this claim, so that a claim whose answer was lost is recognised as ours.
+        return Lease(owner=f"{self._owner}/{self._connection.ids.new()}", length_ms=lease_ms, deadline_ms=deadline_ms)
+
+    async def _take(self, table: Table, workflow_id: str, lease: Lease, now: int) -> _Taken | Held | Ended | NotFound:
+        try:
+            return await _acquire(table, workflow_id, lease, now, _FREE)
+        except ConditionFailedError as failed:
+            stored = failed.item
+        if not stored:
+            return NotFound()
+        head = decode_head(stored)
+        if head.owner == lease.owner:
+            return _Taken(head=head, is_due=True)
+        if head.state in ENDED:
+            await _tidy_up(table, head)
+            return Ended()
+        if head.owner is not None and (head.lease_until or 0) > now:
+            return Held(head.lease_until or 0)
+        return await self._take_over(table, head, lease, now)
+
+    async def _take_over(self, table: Table, head: Head, lease: Lease, now: int) -> _Taken | Held | NotFound:
+        """Take the lease of a holder that is taken for dead."""
+        same = Condition(
+            "#epoch = :epoch AND #lease_until <= :now", {":epoch": number(head.epoch), ":now": number(now)}
+        )
+        try:
+            taken = await _acquire(table, head.workflow_id, lease, now, same, deaths=1)
+        except ConditionFailedError as failed:
+            if not failed.item:
+                return NotFound()
+            stored = decode_head(failed.item)
+            if stored.owner == lease.owner:
+                return _Taken(head=stored, is_due=True)
+            # Somebody else came first, or the holder lives and has just renewed or released.
+            return Held(stored.lease_until or now)
+        return replace(taken, is_due=True)
+
+
+async def _load(connection: Connection, lease: Lease, taken: _Taken) -> Claim:
+    driver = await _load_driver(connection, lease, taken.head)
+    if driver is None:
+        return Held(taken.head.lease_until or 0)
+    return Claimed(driver) if taken.is_due else await _run_or_park(driver, taken.due_at)
+
+
+async def _load_driver(connection: Connection, lease: Lease, head: Head) -> DynamoDriver | None:
+    """A driver over what is stored; None where somebody took over in the meantime."""
+    partition = await read_partition(connection.table, head.workflow_id)
+    if partition.head is None or partition.head.epoch != head.epoch:
+        return None
+    inbox = Inbox(Account(done=head.inbox_done, gap_n=head.gap_n, gap_at=head.gap_at))
+    inbox.look(
+        last_ticket=partition.last_ticket,
+        exists=partition.inbox_exists,
+        is_due=partition.inbox_is_due,
+        messages=partition.messages,
+        now=connection.clock.now(),
+    )
+    return DynamoDriver(
+        connection,
+        hold=Hold(connection.table, connection.clock, head, lease),
+        fold=partition.fold(head),
+        inbox=inbox,
+        keys=Keys(live=partition.live_keys(head), stale=partition.stale_keys(head)),
+    )
+
+
+class _Taken(Struct, frozen=True, kw_only=True):
+    """HEAD with our lease on it; when it was due before, and whether that is now."""
+
+    head: Head
+    due_at: int | None = None
+    is_due: bool
+
+
+async def _acquire(  # noqa: PLR0913 - a claim is all of these
+    table: Table, workflow_id: str, lease: Lease, now: int, condition: Condition, *, deaths: int = 0
+) -> _Taken:
+    until = lease.until(now)
+    change = Change(
+        sets={"owner": text(lease.owner), "lease_until": number(until), **due(workflow_id, until)},
+        adds={"epoch": 1, "wakes": 1} | ({"deaths": deaths} if deaths else {}),
+    )
+    before = decode_head(await table.update(key(workflow_id, HEAD), change, condition, returns="ALL_OLD"))
+    head = replace(
+        before,
+        owner=lease.owner,
+        lease_until=until,
+        due_at=until,
+        epoch=before.epoch + 1,
+        wakes=before.wakes + 1,
+        deaths=before.deaths + deaths,
+    )
+    # What is due within the time that the engine waits in memory is due now: a wake may come a little early.
+    soon = now + round(WORKER_POLL_INTERVAL_S * 1000)
+    return _Taken(head=head, due_at=before.due_at, is_due=before.due_at is not None and before.due_at <= soon)
+
+
+async def _run_or_park(driver: DynamoDriver, due_at: int | None) -> Claim:
+    """A workflow that no alarm called: it runs if a message it waits for is there, else its lease is given back."""
+    for _ in range(_LOOKS_MAX):
+        if driver.has_wanted_message:
+            return Claimed(driver)
+        try:
+            await driver.park(due_at=due_at)
+        except InboxMovedError:
+            await driver.refresh()
+        except FencedError:
+            return Held(driver.lease_until)
+        else:
+            return NotDue(due_at)
+    # Messages keep coming; running it without need is better than giving up on it.
+    return Claimed(driver)
+
+
+async def _tidy_up(table: Table, head: Head) -> None:
+    """Take an ended workflow out of the index ``due``."""
+    has_ended = Condition("#epoch = :epoch AND attribute_exists(#due_at)", {":epoch": number(head.epoch)})
+    is_closed = Condition("attribute_exists(#closed) AND attribute_exists(#due_at)")
+    change = Change(removes=DUE_ATTRIBUTES)
+    if head.due_at is not None:
+        with suppress(ConditionFailedError):
+            await table.update(key(head.workflow_id, HEAD), change, has_ended)
+    with suppress(ConditionFailedError):
+        await table.update(key(head.workflow_id, INBOX), change, is_closed)

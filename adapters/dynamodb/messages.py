@@ -1,0 +1,61 @@
+"""The inbox of a claimed workflow as the engine sees it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from adapters.dynamodb.inbox import send
+from adapters.dynamodb.reading import look_at_inbox
+from engine.commit import Commit, Reply
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from adapters.dynamodb.table import Connection
+    from adapters.dynamodb.tickets import Inbox
+    from engine.entry import Message
+
+
+class DynamoMessages:
+    """The ``MessageDriver`` of a claimed workflow."""
+
+    __slots__ = ("_commit", "_connection", "_inbox", "_workflow_id")
+
+    def __init__(
+        self,
+        connection: Connection,
+        workflow_id: str,
+        inbox: Inbox,
+        commit: Callable[[Commit], Awaitable[None]],
+    ) -> None:
+        self._connection = connection
+        self._workflow_id = workflow_id
+        self._inbox = inbox
+        self._commit = commit
+
+    async def add(self, message: Message) -> bool:
+        """Accept a message; False where its id was accepted before."""
+        accepted = await send(
+            self._connection,
+            self._workflow_id,
+            name=message.name,
+            body=message.body,
+            message_id=message.id,
+            sent_at=message.sent_at,
+        )
+        return not accepted.duplicate
+
+    async def refresh(self) -> None:
+        """Read the inbox anew."""
+        await look_at_inbox(self._connection.table, self._inbox, self._workflow_id, self._connection.clock.now())
+
+    async def receive(self, names: Sequence[str], count: int) -> list[Message]:
+        """The oldest ``count`` messages of ``names`` (all where empty) as of the last refresh."""
+        return self._inbox.receive(names, count)
+
+    async def complete(self, message_id: str, response: bytes | None) -> None:
+        """Remove a message and keep ``response`` for its sender, in a commit of its own."""
+        if response is None:
+            await self._commit(Commit(consumed=[message_id]))
+        else:
+            await self._commit(Commit(replies=[Reply(message_id=message_id, body=response)]))

@@ -1,0 +1,130 @@
+"""A workflow's whole partition as a Query returns it, put back together. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from adapters.dynamodb import log
+from adapters.dynamodb.expressions import text
+from adapters.dynamodb.items import (
+    HEAD,
+    INBOX,
+    LOG_PREFIX,
+    MESSAGE_PREFIX,
+    SNAPSHOT_PREFIX,
+    decode_head,
+    decode_message,
+    integer,
+)
+from adapters.dynamodb.schema import DUE_AT, PARTITION_KEY, SORT_KEY
+from engine.errors import CorruptHistoryError
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from adapters.dynamodb.expressions import Item
+    from adapters.dynamodb.items import Head
+    from engine.entry import Message
+
+
+def query_of(workflow_id: str) -> dict[str, Any]:
+    """The arguments of the one Query that loads a workflow: all but the DEDUP items, which sort before HEAD."""
+    return {
+        "KeyConditionExpression": "#pk = :pk AND #sk >= :first",
+        "ExpressionAttributeNames": {"#pk": PARTITION_KEY, "#sk": SORT_KEY},
+        "ExpressionAttributeValues": {":pk": text(workflow_id), ":first": text(HEAD)},
+        "ConsistentRead": True,
+    }
+
+
+def messages_query_of(workflow_id: str) -> dict[str, Any]:
+    """The arguments of a Query for a workflow's messages."""
+    return {
+        "KeyConditionExpression": "#pk = :pk AND begins_with(#sk, :prefix)",
+        "ExpressionAttributeNames": {"#pk": PARTITION_KEY, "#sk": SORT_KEY},
+        "ExpressionAttributeValues": {":pk": text(workflow_id), ":prefix": text(MESSAGE_PREFIX)},
+        "ConsistentRead": True,
+    }
+
+
+class Partition:
+    """The items of one workflow, taken in one by one in the order of their sort keys.
+
+    Attributes:
+        head: the HEAD item as read, or None.
+        last_ticket: INBOX's counter; ``inbox_exists`` and ``inbox_is_due`` say how the item was found.
+        messages: the inbox, in the order of tickets.
+    """
+
+    __slots__ = ("_logs", "_snapshots", "head", "inbox_exists", "inbox_is_due", "last_ticket", "messages")
+
+    def __init__(self) -> None:
+        self.head: Head | None = None
+        self.last_ticket = 0
+        self.inbox_exists = False
+        self.inbox_is_due = False
+        self.messages: list[Message] = []
+        # Sort key -> payload.
+        self._logs: dict[str, bytes] = {}
+        self._snapshots: dict[str, bytes] = {}
+
+    def take(self, item: Item) -> None:
+        """Take in the next item."""
+        sort_key = item[SORT_KEY]["S"]
+        if sort_key == HEAD:
+            self.head = decode_head(item)
+        elif sort_key == INBOX:
+            self.last_ticket = integer(item, "n")
+            self.inbox_exists = True
+            self.inbox_is_due = DUE_AT in item
+        elif sort_key.startswith(LOG_PREFIX):
+            self._logs[sort_key] = bytes(item["b"]["B"])
+        elif sort_key.startswith(MESSAGE_PREFIX):
+            self.messages.append(decode_message(item))
+        elif sort_key.startswith(SNAPSHOT_PREFIX):
+            self._snapshots[sort_key] = bytes(item["b"]["B"])
+
+    def fold(self, head: Head) -> log.Fold:
+        """The pairs as of ``head.seq``: its snapshot, and the commits after it.
+
+        Raises:
+            CorruptHistoryError: a part of the snapshot is missing.
+        """
+        folded = log.Fold()
+        if head.snapshot_seq:
+            data = self._snapshot(head)
+            folded.apply(log.decode(data, f"the snapshot {head.snapshot_seq} of {head.workflow_id!r}"), len(data))
+        for seq, parts in self._commits().items():
+            if head.snapshot_seq < seq <= head.seq:
+                data = b"".join(parts)
+                folded.apply(log.decode(data, f"the commit {seq} of {head.workflow_id!r}"), len(data))
+        return folded
+
+    def live_keys(self, head: Head) -> list[str]:
+        """The sort keys of the log and snapshot that ``head`` stands on: what the next snapshot replaces."""
+        live = [key for key in self._logs if head.snapshot_seq < _seq_of(key)]
+        return live + [key for key in self._snapshots if _seq_of(key) == head.snapshot_seq]
+
+    def stale_keys(self, head: Head) -> list[str]:
+        """The sort keys that an earlier snapshot has replaced, and that its writer did not come to delete."""
+        stale = [key for key in self._logs if _seq_of(key) <= head.snapshot_seq]
+        return stale + [key for key in self._snapshots if _seq_of(key) < head.snapshot_seq]
+
+    def _commits(self) -> dict[int, list[bytes]]:
+        commits: dict[int, list[bytes]] = {}
+        for key, data in self._logs.items():
+            commits.setdefault(_seq_of(key), []).append(data)
+        return commits
+
+    def _snapshot(self, head: Head) -> bytes:
+        parts = [data for key, data in self._snapshots.items() if _seq_of(key) == head.snapshot_seq]
+        if len(parts) < head.snapshot_parts:
+            raise CorruptHistoryError(
+                f"{head.workflow_id!r} lacks a part of its snapshot {head.snapshot_seq}: "
+                f"{len(parts)} of {head.snapshot_parts} are there"
+            )
+        return b"".join(parts[: head.snapshot_parts])
+
+
+def _seq_of(sort_key: str) -> int:
+    return int(sort_key.split("#", 2)[1])

@@ -1,0 +1,271 @@
+"""A commit as one transaction: which items it writes, and under which conditions. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from adapters.dynamodb import log
+from adapters.dynamodb.expressions import (
+    Action,
+    Change,
+    Condition,
+    binary,
+    check_action,
+    delete_action,
+    number,
+    put_action,
+    update_action,
+)
+from adapters.dynamodb.items import (
+    DUE_ATTRIBUTES,
+    HEAD,
+    INBOX,
+    Head,
+    dedup_key,
+    due,
+    encode_message,
+    head_change,
+    key,
+    log_key,
+    message_key,
+    token,
+)
+from adapters.dynamodb.limits import (
+    DEDUP_TTL_S,
+    MESSAGE_BYTES_MAX,
+    OUTSTANDING_LOOK_MS,
+    TRANSACTION_ACTIONS_MAX,
+    TRANSACTION_BYTES_MAX,
+    TRANSACTION_RESERVE_BYTES,
+)
+from adapters.dynamodb.schema import TTL
+from engine.errors import CommitTooLarge
+from engine.lifecycle import ENDED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from adapters.dynamodb.tickets import Inbox
+    from engine.commit import Commit, Reply
+    from engine.entry import Message
+
+
+class Lease(Struct, frozen=True, kw_only=True):
+    """What this holder's lease is made of: ``length_ms`` at a time, never past ``deadline_ms``."""
+
+    owner: str
+    length_ms: int
+    deadline_ms: int | None
+
+    def until(self, now: int) -> int:
+        """The end of a lease taken or renewed at ``now``."""
+        end = now + self.length_ms
+        return end if self.deadline_ms is None else min(end, self.deadline_ms)
+
+
+class Turn(Struct, frozen=True, kw_only=True):
+    """Where a holder stands when it commits.
+
+    ``ordinal`` counts this holder's tries to commit, since a commit that was refused may be followed by another one
+    under the same epoch and number. ``now`` is milliseconds since the epoch. ``has_fired``: HEAD's alarm is over.
+    """
+
+    head: Head
+    inbox: Inbox
+    lease: Lease
+    ordinal: int
+    now: int
+    has_fired: bool = False
+
+
+class Posted(Struct, frozen=True):
+    """A message with its ticket, and the workflow into whose inbox it goes."""
+
+    workflow_id: str
+    message: Message
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """One commit, ready to be written.
+
+    Attributes:
+        actions: of the transaction.
+        head: HEAD after it; ``head.flush`` is the commit's id.
+        record: what goes into the log, ``record_bytes`` long, under ``log_keys``.
+        removed: tickets that leave the inbox.
+        added: messages that come (back) into this workflow's own inbox.
+        inbox_index: which action holds the inbox to what was last seen of it, or None.
+    """
+
+    actions: list[Action]
+    head: Head
+    record: log.Record
+    record_bytes: int
+    log_keys: list[str]
+    removed: list[int]
+    added: list[Message]
+    inbox_index: int | None
+
+
+def flush_id(turn: Turn) -> str:
+    """The id of the commit that follows ``turn``, and the token of its transaction."""
+    return token(turn.head.workflow_id, "commit", str(turn.head.epoch), str(turn.head.seq), str(turn.ordinal))
+
+
+def is_mine(head: Head) -> Condition:
+    """The fence: nobody took over, and no commit came in between."""
+    return Condition("#epoch = :epoch AND #seq = :seq", {":epoch": number(head.epoch), ":seq": number(head.seq)})
+
+
+def next_head(turn: Turn, commit: Commit) -> Head:
+    """HEAD after ``commit``."""
+    head, now, account = turn.head, turn.now, turn.inbox.account
+    state = commit.state or head.state
+    standing = None if turn.has_fired else head.wake_at
+    wake_at = standing if commit.alarm is None else commit.alarm.at
+    after = replace(
+        head,
+        state=state,
+        seq=head.seq + 1,
+        flush=flush_id(turn),
+        wake_at=wake_at,
+        deaths=0,
+        updated_at=now,
+        inbox_done=account.done,
+        gap_n=account.gap_n,
+        gap_at=account.gap_at,
+    )
+    if state in ENDED:
+        return replace(
+            after,
+            owner=None,
+            lease_until=None,
+            due_at=None,
+            wake_at=None,
+            waiting=None,
+            ended_at=head.ended_at if head.state in ENDED else now,
+        )
+    after = replace(after, ended_at=None)
+    if commit.yields:
+        return replace(after, owner=None, lease_until=None, due_at=wake_at, waiting=commit.names)
+    return with_lease(after, turn.lease, now)
+
+
+def with_lease(head: Head, lease: Lease, now: int) -> Head:
+    """HEAD with a lease that is good for at least half its length, where the deadline allows.
+
+    It is renewed only then: renewing moves the workflow in the index ``due``, which every step would pay for.
+    """
+    until = lease.until(now)
+    is_fresh = head.owner == lease.owner and (head.lease_until or 0) - now > lease.length_ms // 2
+    if is_fresh or (head.owner == lease.owner and (head.lease_until or 0) >= until):
+        return head
+    return replace(head, owner=lease.owner, lease_until=until, due_at=until)
+
+
+def inbox_action(turn: Turn, after: Head, *, yields: bool, posts: bool) -> Action | None:
+    """What a commit does to INBOX: hold it to what was last seen, clear its ``due_at``, close or reopen it.
+
+    ``posts`` says that the commit puts a message into the workflow's own inbox.
+    """
+    inbox_key = key(after.workflow_id, INBOX)
+    seen = _seen(turn.inbox) if yields else None
+    change = _inbox_change(turn, after, yields=yields, posts=posts)
+    if change is not None:
+        return update_action(inbox_key, change, seen)
+    return None if seen is None else check_action(inbox_key, seen)
+
+
+def _seen(inbox: Inbox) -> Condition:
+    if inbox.last_ticket:
+        return Condition("#n = :n", {":n": number(inbox.last_ticket)})
+    return Condition("attribute_not_exists(#n)")
+
+
+def _inbox_change(turn: Turn, after: Head, *, yields: bool, posts: bool) -> Change | None:
+    has_ended = turn.head.state in ENDED
+    if after.state in ENDED:
+        # From here on no sender gets a ticket: it learns that the workflow has ended, and nothing is half-written.
+        return None if has_ended else Change(sets={"closed": {"BOOL": True}}, removes=DUE_ATTRIBUTES)
+    if has_ended:
+        return Change(removes=("closed",))
+    if not yields:
+        return None
+    if posts:
+        return Change(sets=due(after.workflow_id, turn.now))
+    if turn.inbox.account.is_outstanding:
+        return Change(sets=due(after.workflow_id, turn.now + OUTSTANDING_LOOK_MS))
+    return Change(removes=DUE_ATTRIBUTES) if turn.inbox.is_due else None
+
+
+def plan_commit(turn: Turn, commit: Commit, posted: Sequence[Posted]) -> Plan:
+    """The transaction for ``commit``, whose outgoing messages have become ``posted``.
+
+    Raises:
+        CommitTooLarge: it is beyond what one transaction can hold; nothing was written.
+    """
+    head = turn.head
+    after = next_head(turn, commit)
+    record = log.record_of(commit)
+    parts = [] if record.is_empty else log.cut(log.encode(record))
+    log_keys = [log_key(after.seq, part) for part in range(len(parts))]
+    removed, added = _moves(head.workflow_id, commit, turn.inbox, posted)
+    actions = [update_action(key(head.workflow_id, HEAD), head_change(head, after), is_mine(head))]
+    posts = any(post.workflow_id == head.workflow_id for post in posted)
+    on_inbox = inbox_action(turn, after, yields=commit.yields, posts=posts)
+    if on_inbox is not None:
+        actions.append(on_inbox)
+    for sort_key, part in zip(log_keys, parts, strict=True):
+        actions.append(put_action({**key(head.workflow_id, sort_key), "b": binary(part)}))
+    actions += [delete_action(key(head.workflow_id, message_key(ticket))) for ticket in removed]
+    actions += [put_action(encode_message(head.workflow_id, message)) for message in commit.returned]
+    actions += [put_action(encode_message(post.workflow_id, post.message)) for post in posted]
+    actions += [_reply_action(head.workflow_id, reply, turn.now) for reply in commit.replies]
+    plan = Plan(
+        actions=actions,
+        head=after,
+        record=record,
+        record_bytes=sum(map(len, parts)),
+        log_keys=log_keys,
+        removed=removed,
+        added=added,
+        inbox_index=None if on_inbox is None else 1,
+    )
+    check_size(plan, commit)
+    return plan
+
+
+def _reply_action(workflow_id: str, reply: Reply, now: int) -> Action:
+    sets = {"reply": binary(reply.body), TTL: number(now // 1000 + DEDUP_TTL_S)}
+    return update_action(key(workflow_id, dedup_key(reply.message_id)), Change(sets=sets))
+
+
+def _moves(workflow_id: str, commit: Commit, inbox: Inbox, posted: Sequence[Posted]) -> tuple[list[int], list[Message]]:
+    """Tickets that leave the inbox and messages that come into it. What goes back was never gone."""
+    returned = {message.ticket for message in commit.returned}
+    leaving = [*commit.consumed, *(reply.message_id for reply in commit.replies)]
+    removed = [ticket for ticket in inbox.tickets_of(dict.fromkeys(leaving)) if ticket not in returned]
+    own = [post.message for post in posted if post.workflow_id == workflow_id]
+    return removed, [*commit.returned, *own]
+
+
+def check_size(plan: Plan, commit: Commit) -> None:
+    """Raise ``CommitTooLarge`` where a plan is beyond what one transaction can hold."""
+    messages = [*commit.returned, *(outgoing.message for outgoing in commit.outgoing)]
+    bodies = {f"the message {message.id!r}": len(message.body) for message in messages}
+    bodies |= {f"the reply to {reply.message_id!r}": len(reply.body) for reply in commit.replies}
+    total = plan.record_bytes + sum(bodies.values())
+    bytes_max = TRANSACTION_BYTES_MAX - TRANSACTION_RESERVE_BYTES
+    fits = total <= bytes_max and len(plan.actions) <= TRANSACTION_ACTIONS_MAX
+    if fits and max(bodies.values(), default=0) <= MESSAGE_BYTES_MAX:
+        return
+    sizes = {f"the key {name.hex()}": len(name) + len(value) for name, value in plan.record.puts} | bodies
+    largest = max(sizes, key=sizes.__getitem__, default="nothing")
+    raise CommitTooLarge(
+        f"a commit of {total} bytes in {len(plan.actions)} actions was refused whole: one transaction holds "
+        f"{bytes_max} bytes in {TRANSACTION_ACTIONS_MAX} actions, one message or reply {MESSAGE_BYTES_MAX} bytes; "
+        f"the largest entry is {largest} with {sizes.get(largest, 0)} bytes"
+    )

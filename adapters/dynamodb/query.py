@@ -1,0 +1,223 @@
+"""Looking at workflows from outside, without a lease: one, many, and those that are overdue."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from adapters.dynamodb.expressions import number, text
+from adapters.dynamodb.items import (
+    DUE_SHARD_NAMES,
+    HEAD,
+    LIST_GROUPS,
+    TYPES_KEY,
+    Head,
+    check_id,
+    decode_head,
+    key,
+    list_group,
+    list_types,
+)
+from adapters.dynamodb.reading import read_partition
+from adapters.dynamodb.schema import DUE_AT, DUE_INDEX, DUE_SHARD, LIST_AT, LIST_INDEX, LIST_TYPE, PARTITION_KEY
+from engine.errors import InvalidIdError, StoreUnavailableError, WorkflowNotFoundError
+from engine.keys import ERROR_KEY, OUTPUT_KEY
+
+if TYPE_CHECKING:
+    from adapters.dynamodb.expressions import Item
+    from adapters.dynamodb.log import Fold
+    from adapters.dynamodb.table import Table
+    from engine.lifecycle import WorkflowState
+
+_READS_MAX = 5
+
+
+class Description(Struct, frozen=True, kw_only=True):
+    """What HEAD says of a workflow; times are milliseconds since the epoch.
+
+    ``waiting_for`` are the message names waited for, ``()`` for any and None for none; ``is_running`` says that
+    somebody holds the lease.
+    """
+
+    workflow_id: str
+    type: str
+    state: WorkflowState
+    tags: dict[str, str]
+    created_at: int
+    updated_at: int
+    ended_at: int | None
+    wake_at: int | None
+    waiting_for: tuple[str, ...] | None
+    wakes: int
+    deaths: int
+    seq: int
+    is_running: bool
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """How far a workflow has come: its state, and its CBOR output or CBOR error map where it has one."""
+
+    state: WorkflowState
+    output: bytes | None
+    error: bytes | None
+
+
+class Page(Struct, frozen=True, kw_only=True):
+    """Some workflows, the youngest first; ``cursor`` asks for the next ones, None says that there are none."""
+
+    items: list[Description]
+    cursor: str | None
+
+
+class Overdue(Struct, frozen=True, kw_only=True):
+    """A workflow that someone should have looked at by ``due_at`` (milliseconds)."""
+
+    workflow_id: str
+    due_at: int
+
+
+def describe_head(head: Head) -> Description:
+    """HEAD as the outside sees it."""
+    return Description(
+        workflow_id=head.workflow_id,
+        type=head.type,
+        state=head.state,
+        tags=head.tags,
+        created_at=head.created_at,
+        updated_at=head.updated_at,
+        ended_at=head.ended_at,
+        wake_at=head.wake_at,
+        waiting_for=head.waiting,
+        wakes=head.wakes,
+        deaths=head.deaths,
+        seq=head.seq,
+        is_running=head.owner is not None,
+    )
+
+
+async def describe(table: Table, workflow_id: str) -> Description | None:
+    """What HEAD says, or None where there is no such workflow."""
+    check_id(workflow_id)
+    stored = await table.get(key(workflow_id, HEAD))
+    return None if stored is None else describe_head(decode_head(stored))
+
+
+async def read_history(table: Table, workflow_id: str) -> tuple[Head, Fold]:
+    """HEAD and the pairs as of its ``seq``.
+
+    Raises:
+        WorkflowNotFoundError: there is no such workflow.
+    """
+    check_id(workflow_id)
+    for _ in range(_READS_MAX):
+        partition = await read_partition(table, workflow_id)
+        if partition.head is None:
+            raise WorkflowNotFoundError(f"no workflow has the id {workflow_id!r}")
+        stored = await table.get(key(workflow_id, HEAD))
+        # A Query is no snapshot: where the log was folded while we read it, what we have may have holes.
+        if stored is not None and decode_head(stored).snapshot_seq == partition.head.snapshot_seq:
+            return partition.head, partition.fold(partition.head)
+    raise StoreUnavailableError(f"the log of {workflow_id!r} was folded each time it was read")
+
+
+async def outcome(table: Table, workflow_id: str) -> Outcome:
+    """State, output and error, as of one commit; ``WorkflowNotFoundError`` where there is no such workflow."""
+    head, fold = await read_history(table, workflow_id)
+    return Outcome(state=head.state, output=fold.get(OUTPUT_KEY), error=fold.get(ERROR_KEY))
+
+
+async def list_workflows(
+    table: Table, *, workflow_type: str | None, state: WorkflowState | None, limit: int, cursor: str | None
+) -> Page:
+    """At most ``limit`` workflows of a type and state (None: of all), the youngest first.
+
+    Raises:
+        InvalidIdError: the cursor is none of ours.
+    """
+    types = [workflow_type] if workflow_type is not None else await known_types(table)
+    groups = LIST_GROUPS if state is None else (list_group(state),)
+    before = None if cursor is None else _parse_cursor(cursor)
+    queries = [
+        _list_some(table, partition, group, before, limit + 1)
+        for known in types
+        for partition in list_types(known)
+        for group in groups
+    ]
+    found = sorted((place for places in await asyncio.gather(*queries) for place in places), reverse=True)
+    page = found[:limit]
+    heads = [decode_head(item) for item in await table.batch_get([key(place[1], HEAD) for place in page])]
+    items = sorted(
+        (describe_head(head) for head in heads if state is None or head.state is state),
+        key=lambda item: (item.created_at, item.workflow_id),
+        reverse=True,
+    )
+    return Page(items=items, cursor=_cursor(page[-1]) if len(found) > limit else None)
+
+
+async def known_types(table: Table) -> list[str]:
+    """Every workflow type that was ever started, sorted."""
+    stored = await table.get(TYPES_KEY)
+    return sorted(stored["types"]["SS"]) if stored else []
+
+
+_Place = tuple[int, str]
+"""When a workflow was created, and its id: where it stands in a listing."""
+
+
+async def _list_some(table: Table, partition: str, group: str, before: _Place | None, limit: int) -> list[_Place]:
+    # In UTF-8 a digit is below "~"; between "group#" and "group#~" lies exactly the group.
+    last = f"{group}#~" if before is None else f"{group}#{before[0]:015d}#{before[1]}"
+    arguments: dict[str, Any] = {
+        "IndexName": LIST_INDEX,
+        "KeyConditionExpression": "#type = :type AND #at BETWEEN :first AND :last",
+        "ExpressionAttributeNames": {"#type": LIST_TYPE, "#at": LIST_AT},
+        "ExpressionAttributeValues": {":type": text(partition), ":first": text(f"{group}#"), ":last": text(last)},
+        "ScanIndexForward": False,
+    }
+    # The end of the range is the last workflow of the page before, which is not wanted again.
+    places = [_place(item) async for item in table.query(arguments, limit=limit + 1)]
+    return [place for place in places if place != before][:limit]
+
+
+def _place(item: Item) -> _Place:
+    created_at = item[LIST_AT]["S"].split("#", 2)[1]
+    return int(created_at), item[PARTITION_KEY]["S"]
+
+
+def _cursor(place: _Place) -> str:
+    return base64.urlsafe_b64encode(f"{place[0]}#{place[1]}".encode()).decode()
+
+
+def _parse_cursor(cursor: str) -> _Place:
+    try:
+        created_at, workflow_id = base64.urlsafe_b64decode(cursor.encode()).decode().split("#", 1)
+        return int(created_at), workflow_id
+    except (ValueError, binascii.Error) as error:
+        raise InvalidIdError(f"{cursor!r} is no cursor of a listing") from error
+
+
+async def overdue(table: Table, *, now: int, limit_per_shard: int) -> list[Overdue]:
+    """Workflows due before ``now`` (milliseconds), the longest overdue first, each once."""
+    found: dict[str, int] = {}
+    shards = await asyncio.gather(*(_overdue_in(table, shard, now, limit_per_shard) for shard in DUE_SHARD_NAMES))
+    for entry in (entry for shard in shards for entry in shard):
+        found[entry.workflow_id] = min(entry.due_at, found.get(entry.workflow_id, entry.due_at))
+    due = [Overdue(workflow_id=workflow_id, due_at=due_at) for workflow_id, due_at in found.items()]
+    return sorted(due, key=lambda entry: (entry.due_at, entry.workflow_id))
+
+
+async def _overdue_in(table: Table, shard: str, now: int, limit: int) -> list[Overdue]:
+    arguments: dict[str, Any] = {
+        "IndexName": DUE_INDEX,
+        "KeyConditionExpression": "#shard = :shard AND #at <= :now",
+        "ExpressionAttributeNames": {"#shard": DUE_SHARD, "#at": DUE_AT},
+        "ExpressionAttributeValues": {":shard": text(shard), ":now": number(now)},
+    }
+    return [
+        Overdue(workflow_id=item[PARTITION_KEY]["S"], due_at=int(item[DUE_AT]["N"]))
+        async for item in table.query(arguments, limit=limit)
+    ]

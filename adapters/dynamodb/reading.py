@@ -1,0 +1,35 @@
+"""Reading a workflow: its whole partition in one Query, or only its inbox."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from adapters.dynamodb.items import INBOX, decode_message, integer, key
+from adapters.dynamodb.partition import Partition, messages_query_of, query_of
+from adapters.dynamodb.schema import DUE_AT
+
+if TYPE_CHECKING:
+    from adapters.dynamodb.table import Table
+    from adapters.dynamodb.tickets import Inbox
+
+
+async def read_partition(table: Table, workflow_id: str) -> Partition:
+    """Everything of a workflow but the message ids it remembers; strongly consistent."""
+    partition = Partition()
+    async for item in table.query(query_of(workflow_id)):
+        partition.take(item)
+    return partition
+
+
+async def look_at_inbox(table: Table, inbox: Inbox, workflow_id: str, now: int) -> None:
+    """Bring ``inbox`` up to date with what is stored."""
+    # INBOX first: a ticket given after this read changes what a yield is conditioned on, so no message slips through.
+    item = await table.get(key(workflow_id, INBOX)) or {}
+    messages = [decode_message(found) async for found in table.query(messages_query_of(workflow_id))]
+    inbox.look(
+        last_ticket=integer(item, "n"),
+        exists=bool(item),
+        is_due=DUE_AT in item,
+        messages=messages,
+        now=now,
+    )

@@ -1,0 +1,170 @@
+"""All workflows of one table: what handlers and the command line call. Each call is one line of another room."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from adapters.dynamodb import control, inbox, query
+from adapters.dynamodb.inbox import Accepted
+from adapters.dynamodb.items import check_id
+from adapters.dynamodb.lease import Claim, Claimed, Claims, Ended, Held, NotDue, NotFound
+from adapters.dynamodb.limits import LEASE_MS
+from adapters.dynamodb.query import Description, Outcome, Overdue, Page
+from adapters.dynamodb.start import Started, Starts
+from adapters.dynamodb.table import Client, Connection, Meter, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from adapters.dynamodb.driver import DynamoDriver
+    from engine.driver import Clock
+    from engine.ids import Ids
+    from engine.lifecycle import WorkflowState
+
+Pairs = list[tuple[bytes, bytes]]
+Delays = list[Overdue]
+
+__all__ = [
+    "Accepted",
+    "Claim",
+    "Claimed",
+    "Description",
+    "Ended",
+    "Held",
+    "NotDue",
+    "NotFound",
+    "Outcome",
+    "Overdue",
+    "Page",
+    "Started",
+    "Store",
+]
+
+
+class Store:
+    """Workflows in the DynamoDB table ``table_name``.
+
+    ``owner`` names this process in leases; ``random`` gives numbers from 0 to 1 for the jitter of retries. Every call
+    may raise ``StoreUnavailableError``; workflow ids that break their rule raise ``InvalidIdError``.
+    """
+
+    __slots__ = ("_claims", "_connection", "_starts")
+
+    def __init__(  # noqa: PLR0913 - every port it needs
+        self,
+        client: Client,
+        table_name: str,
+        clock: Clock,
+        ids: Ids,
+        *,
+        owner: str,
+        random: Callable[[], float],
+    ) -> None:
+        self._connection = Connection(Table(client, table_name, clock, random=random), clock, ids)
+        self._claims = Claims(self._connection, owner=owner)
+        self._starts = Starts(self._connection)
+
+    @property
+    def meter(self) -> Meter:
+        """What every call but those of drivers has cost so far."""
+        return self._connection.table.meter
+
+    async def start(
+        self,
+        *,
+        workflow_id: str,
+        type: str,  # noqa: A002 - the word of the interface
+        input: bytes,  # noqa: A002
+        tags: Mapping[str, str] | None = None,
+        start_at: int | None = None,
+    ) -> Started:
+        """Start a workflow, due at once or at ``start_at`` (milliseconds since the epoch); ``input`` is CBOR.
+
+        The same id, type and input again changes nothing and says so.
+
+        Raises:
+            StartConflictError: the id is taken by another type or input.
+            InvalidIdError, ValueTooLargeError: nothing was written.
+        """
+        return await self._starts.start(
+            workflow_id=workflow_id, workflow_type=type, workflow_input=input, tags=tags or {}, start_at=start_at
+        )
+
+    async def claim(self, workflow_id: str, *, lease_ms: int = LEASE_MS, deadline_ms: int | None = None) -> Claim:
+        """Try to become the one who runs a workflow; ``deadline_ms`` is when this invocation ends."""
+        return await self._claims.claim(workflow_id, lease_ms=lease_ms, deadline_ms=deadline_ms)
+
+    async def seize(self, workflow_id: str) -> DynamoDriver:
+        """Take a workflow from whoever holds it, in whatever state; ``WorkflowNotFoundError`` where there is none."""
+        return await self._claims.seize(workflow_id, lease_ms=LEASE_MS, from_end=True)
+
+    async def send(
+        self,
+        workflow_id: str,
+        *,
+        name: str,
+        body: bytes,
+        message_id: str | None = None,
+        sent_at: int | None = None,
+    ) -> Accepted:
+        """Put a message (CBOR ``body``) into a workflow's inbox; the same ``message_id`` again counts once.
+
+        Raises:
+            WorkflowNotFoundError, WorkflowEndedError, ValueTooLargeError: nothing was written.
+        """
+        return await inbox.send(
+            self._connection, workflow_id, name=name, body=body, message_id=message_id, sent_at=sent_at
+        )
+
+    async def reply_of(self, workflow_id: str, message_id: str) -> bytes | None:
+        """The CBOR answer to a completable message, or None while there is none."""
+        check_id(workflow_id)
+        found = await inbox.find_reply(self._connection.table, workflow_id, message_id, self._connection.clock.now())
+        return None if found is None else found.reply
+
+    async def describe(self, workflow_id: str) -> Description | None:
+        """What is known of a workflow without its history; None where there is none."""
+        return await query.describe(self._connection.table, workflow_id)
+
+    async def history(self, workflow_id: str) -> Pairs:
+        """Every stored pair, sorted by key bytes; ``WorkflowNotFoundError`` where there is no such workflow."""
+        _, fold = await query.read_history(self._connection.table, workflow_id)
+        return fold.under(b"")
+
+    async def outcome(self, workflow_id: str) -> Outcome:
+        """State, output and error as of one commit; ``WorkflowNotFoundError`` where there is no such workflow."""
+        return await query.outcome(self._connection.table, workflow_id)
+
+    async def output(self, workflow_id: str) -> bytes | None:
+        """The CBOR output, or None while there is none; ``WorkflowNotFoundError`` where there is no such workflow."""
+        return (await self.outcome(workflow_id)).output
+
+    async def list(
+        self,
+        *,
+        type: str | None = None,  # noqa: A002 - the word of the interface
+        state: WorkflowState | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page:
+        """At most ``limit`` workflows, the youngest first; a page may be short where a state was asked for."""
+        return await query.list_workflows(
+            self._connection.table, workflow_type=type, state=state, limit=limit, cursor=cursor
+        )
+
+    async def overdue(self, *, now: int, limit_per_shard: int) -> Delays:
+        """Workflows that someone should have looked at by ``now`` (milliseconds), each once."""
+        return await query.overdue(self._connection.table, now=now, limit_per_shard=limit_per_shard)
+
+    async def wake(self, workflow_id: str) -> None:
+        """Make a workflow due now; ``WorkflowNotFoundError`` or ``WorkflowEndedError`` where that cannot be."""
+        await control.wake(self._connection, workflow_id)
+
+    async def cancel(self, workflow_id: str) -> None:
+        """End a workflow as cancelled; a running holder is fenced at its next commit.
+
+        Raises:
+            WorkflowNotFoundError: there is no such workflow.
+            WorkflowEndedError: it has completed or failed.
+        """
+        await control.cancel(self._connection, self._claims, workflow_id)

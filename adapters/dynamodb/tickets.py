@@ -1,0 +1,126 @@
+"""Which messages of an inbox are there, and which tickets still wait for theirs. Pure.
+
+A sender first takes a ticket, then puts its message. A ticket whose message is not there yet is *outstanding*: its
+message may still come without a further sign, so the inbox has to be looked at again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from adapters.dynamodb.limits import MESSAGES_PER_RECEIVE_MAX, OUTSTANDING_MAX_MS, RECEIVE_BYTES_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from engine.entry import Message
+
+
+class Account(Struct, frozen=True, kw_only=True):
+    """How far the tickets of an inbox are accounted for; it lives in HEAD.
+
+    Attributes:
+        done: every ticket up to this one has its message, or never will.
+        gap_n: tickets up to this one were first missed at ``gap_at`` (milliseconds); 0 where none is missed.
+    """
+
+    done: int = 0
+    gap_n: int = 0
+    gap_at: int = 0
+
+    @property
+    def is_outstanding(self) -> bool:
+        """Whether a ticket still waits for its message."""
+        return self.gap_n > 0
+
+
+def settle(account: Account, last_ticket: int, seen: Iterable[int], now: int) -> Account:
+    """The account after a look that saw ``last_ticket`` tickets given, and messages with the tickets ``seen``."""
+    present = set(seen)
+    missing = [ticket for ticket in range(account.done + 1, last_ticket + 1) if ticket not in present]
+    is_gap_over = account.gap_n > 0 and now - account.gap_at >= OUTSTANDING_MAX_MS
+    if is_gap_over:
+        # Their senders died, or took so long that they have asked to be looked at anew.
+        missing = [ticket for ticket in missing if ticket > account.gap_n]
+    if not missing:
+        return Account(done=max(account.done, last_ticket))
+    done = missing[0] - 1
+    if account.gap_n >= missing[0]:
+        return Account(done=done, gap_n=account.gap_n, gap_at=account.gap_at)
+    return Account(done=done, gap_n=last_ticket, gap_at=now)
+
+
+class Inbox:
+    """One workflow's inbox as of the last look at it.
+
+    Attributes:
+        last_ticket: the last ticket given then; a yield is conditioned on it.
+        exists: whether the INBOX item was there.
+        is_due: whether it was in the index ``due``.
+        account: how far tickets are accounted for, judged by that look.
+    """
+
+    __slots__ = ("_by_ticket", "_gone", "account", "exists", "is_due", "last_ticket")
+
+    def __init__(self, account: Account) -> None:
+        self.account = account
+        self.last_ticket = 0
+        self.exists = False
+        self.is_due = False
+        self._by_ticket: dict[int, Message] = {}
+        # Tickets whose messages this holder has consumed: gone, but not outstanding.
+        self._gone: set[int] = set()
+
+    def look(self, *, last_ticket: int, exists: bool, is_due: bool, messages: Sequence[Message], now: int) -> None:
+        """Take in a look at the stored inbox; the INBOX item has to be read before the messages."""
+        self.last_ticket = last_ticket
+        self.exists = exists
+        self.is_due = is_due
+        self._by_ticket = {message.ticket: message for message in messages}
+        self.account = settle(self.account, last_ticket, self._by_ticket.keys() | self._gone, now)
+
+    def receive(self, names: Sequence[str], count: int) -> list[Message]:
+        """The oldest ``count`` messages of ``names`` (all where empty); fewer where one commit could not take more."""
+        wanted = set(names)
+        found: list[Message] = []
+        size = 0
+        for ticket in sorted(self._by_ticket):
+            message = self._by_ticket[ticket]
+            if wanted and message.name not in wanted:
+                continue
+            size += len(message.body)
+            if len(found) >= min(count, MESSAGES_PER_RECEIVE_MAX) or (found and size > RECEIVE_BYTES_MAX):
+                break
+            found.append(message)
+        return found
+
+    def has_any(self, names: Sequence[str]) -> bool:
+        """Whether a message of ``names`` (any where empty) is there."""
+        return bool(self.receive(names, 1))
+
+    def tickets_of(self, message_ids: Iterable[str]) -> list[int]:
+        """The tickets of these messages, each once: the oldest where an id, long forgotten, was accepted again."""
+        by_id: dict[str, list[int]] = {}
+        for ticket in sorted(self._by_ticket, reverse=True):
+            by_id.setdefault(self._by_ticket[ticket].id, []).append(ticket)
+        return [by_id[message_id].pop() for message_id in message_ids if by_id.get(message_id)]
+
+    def apply(self, *, removed: Iterable[int], added: Iterable[Message]) -> None:
+        """Take in what a commit of this holder has written."""
+        for ticket in removed:
+            self._by_ticket.pop(ticket, None)
+            self._gone.add(ticket)
+        for message in added:
+            self._by_ticket[message.ticket] = message
+            self._gone.discard(message.ticket)
+
+    def took_ticket(self, ticket: int) -> None:
+        """This holder took a ticket for itself. Where others came in between, a yield has to look at them first."""
+        if ticket == self.last_ticket + 1:
+            self.last_ticket = ticket
+            self.exists = True
+            self.is_due = True
+            self._gone.add(ticket)
+            self.account = settle(self.account, ticket, self._by_ticket.keys() | self._gone, self.account.gap_at)
