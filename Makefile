@@ -6,6 +6,10 @@ STACK ?= torpor
 TESTS ?= tests
 LOCKS := infra/locks
 
+# As pip does: trust what the system trusts.
+export UV_SYSTEM_CERTS := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
 DEV := .venv/.installed
 MINISTACK := .venv-ministack/.installed
 SAM := .venv-sam/.installed
