@@ -1,0 +1,117 @@
+"""torpor's engine: durable workflows as ordinary async functions, replayed from a key-value history.
+
+This package is pure Python and knows no cloud: `engine.driver` has the ports, `engine.testing` a driver in memory.
+"""
+
+from engine.context import Context, Message, Queue, RaceResult
+from engine.driver import Clock, EngineDriver, MessageDriver
+from engine.errors import (
+    AuthorError,
+    CallerError,
+    CommitTooLarge,
+    CriticalError,
+    DriverError,
+    EntryInProgressError,
+    EvictedError,
+    FencedError,
+    HistoryDivergedError,
+    JoinError,
+    MessageNotCompletedError,
+    MessageWaitError,
+    OperatorError,
+    QueueTimeoutError,
+    RaceError,
+    RecordedError,
+    RollbackCheckpointError,
+    RollbackError,
+    SleepError,
+    StalledError,
+    StepError,
+    StepExhaustedError,
+    StepFailedError,
+    StepTimeoutError,
+    TorporError,
+    UnknownTypeError,
+    UnstorableValueError,
+    WorkflowFailedError,
+    YieldSwallowedError,
+)
+from engine.handle import (
+    NO_OUTPUT,
+    NoOutput,
+    WorkflowHandle,
+    recover_workflow,
+    replay_workflow_from_step,
+    run_workflow,
+)
+from engine.hooks import ErrorInfo, HistorySnapshot, RollbackErrorEvent, RunErrorEvent, StepErrorEvent
+from engine.lifecycle import WorkflowState
+from engine.ops.attempt import StepContext, step_context
+from engine.ops.loop import Break, Continue
+from engine.ops.recovery import Failure, TryResult
+from engine.ops.rollback import RollbackContext
+from engine.registry import REGISTRY, Registry, Workflow, workflow
+from engine.run import WorkflowResult
+
+__all__ = [
+    "NO_OUTPUT",
+    "REGISTRY",
+    "AuthorError",
+    "Break",
+    "CallerError",
+    "Clock",
+    "CommitTooLarge",
+    "Context",
+    "Continue",
+    "CriticalError",
+    "DriverError",
+    "EngineDriver",
+    "EntryInProgressError",
+    "ErrorInfo",
+    "EvictedError",
+    "Failure",
+    "FencedError",
+    "HistoryDivergedError",
+    "HistorySnapshot",
+    "JoinError",
+    "Message",
+    "MessageDriver",
+    "MessageNotCompletedError",
+    "MessageWaitError",
+    "NoOutput",
+    "OperatorError",
+    "Queue",
+    "QueueTimeoutError",
+    "RaceError",
+    "RaceResult",
+    "RecordedError",
+    "Registry",
+    "RollbackCheckpointError",
+    "RollbackContext",
+    "RollbackError",
+    "RollbackErrorEvent",
+    "RunErrorEvent",
+    "SleepError",
+    "StalledError",
+    "StepContext",
+    "StepError",
+    "StepErrorEvent",
+    "StepExhaustedError",
+    "StepFailedError",
+    "StepTimeoutError",
+    "TorporError",
+    "TryResult",
+    "UnknownTypeError",
+    "UnstorableValueError",
+    "Workflow",
+    "WorkflowFailedError",
+    "WorkflowHandle",
+    "WorkflowResult",
+    "WorkflowState",
+    "YieldSwallowedError",
+    "recover_workflow",
+    "replay_workflow_from_step",
+    "run_workflow",
+    "step_context",
+    "workflow",
+]

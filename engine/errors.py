@@ -136,19 +136,21 @@ class RecordedError(TorporError):
 
 
 class JoinError(TorporError):
-    """Branches of a join failed; ``errors`` maps each failed branch to its error, the same live and on replay."""
+    """Branches of a join failed; ``errors`` maps each failed branch to its error, the same live and on replay; ``operation`` is its name."""
 
-    def __init__(self, errors: Mapping[str, RecordedError]) -> None:
+    def __init__(self, errors: Mapping[str, RecordedError], operation: str = "") -> None:
         super().__init__(f"Join failed: {', '.join(errors)}")
         self.errors = dict(errors)
+        self.operation = operation
 
 
 class RaceError(TorporError):
-    """Every branch of a race failed; ``errors`` maps each branch to its error, the same live and on replay."""
+    """Every branch of a race failed; ``errors`` maps each branch to its error, the same live and on replay; ``operation`` is its name."""
 
-    def __init__(self, errors: Mapping[str, RecordedError]) -> None:
+    def __init__(self, errors: Mapping[str, RecordedError], operation: str = "") -> None:
         super().__init__(f"All branches failed: {', '.join(errors)}")
         self.errors = dict(errors)
+        self.operation = operation
 
 
 class QueueTimeoutError(TorporError):

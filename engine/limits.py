@@ -48,3 +48,6 @@ NAME_BYTES_MAX = 1024
 
 VALUE_DEPTH_MAX = 200
 """Nesting of a user value. Design choice, well under Python's recursion limit."""
+
+TIMER_MAX_S = 86400.0
+"""Longest single timer, in seconds; a longer wait looks again on the way. Source: event loops refuse far timers."""

@@ -1,0 +1,430 @@
+"""What an author holds: every operation a workflow may perform, each a signature, a promise and one line."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from engine import limits, values
+from engine.errors import QueueTimeoutError
+from engine.ops import join, loop, queue, race, recovery, rollback, sleep, step, version
+from engine.ops.attempt import StepPolicy
+from engine.ops.branch import Branch
+from engine.retry import RetryPolicy
+from engine.scope_log import ScopeLog
+from engine.signature import adapt, takes_state
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+
+    from engine.driver import AbortSignal
+    from engine.ops.loop import Break, Continue
+    from engine.ops.recovery import StepFailureKind, TryResult
+    from engine.scope import Scope
+
+T = TypeVar("T")
+S = TypeVar("S")
+Duration = timedelta | float
+
+
+class Message(Generic[T]):
+    """A message from the queue.
+
+    Attributes:
+        id: its id; unique in its workflow.
+        name: its name.
+        body: its body, as plain values.
+        created_at: when it was sent, an aware datetime in UTC.
+    """
+
+    __slots__ = ("_received", "body", "created_at", "id", "name")
+
+    def __init__(self, received: queue.Received) -> None:
+        record = received.record
+        self._received = received
+        self.id: str = record.id
+        self.name: str = record.name
+        self.body: T = record.body
+        self.created_at: datetime = _datetime(record.created_at)
+
+    def __repr__(self) -> str:
+        return f"Message(id={self.id!r}, name={self.name!r}, body={self.body!r})"
+
+    async def complete(self, response: Any = None) -> None:
+        """Answer a message received with ``completable=True``: its sender gets ``response``, the inbox lets go of it.
+
+        Does nothing for other messages, and on replay of one that was completed.
+        """
+        if self._received.complete is not None:
+            await self._received.complete(response)
+
+
+class RaceResult(Generic[T]):
+    """The ``winner`` of a race, by name, and its ``value``."""
+
+    __slots__ = ("value", "winner")
+
+    def __init__(self, winner: str, value: T) -> None:
+        self.winner = winner
+        self.value = value
+
+    def __repr__(self) -> str:
+        return f"RaceResult(winner={self.winner!r}, value={self.value!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RaceResult) and (self.winner, self.value) == (other.winner, other.value)
+
+    __hash__ = None  # type: ignore[assignment]  # its value may be anything
+
+
+class Queue:
+    """The workflow's inbox: messages that others, or the workflow itself, have sent to it."""
+
+    __slots__ = ("_scope",)
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+
+    def next(
+        self,
+        name: str,
+        names: Sequence[str] | str | None = None,
+        *,
+        timeout: Duration | None = None,
+        completable: bool = False,
+    ) -> Coroutine[Any, Any, Message[Any]]:
+        """The oldest message of ``names`` (of any name where None or empty), waiting for one if need be.
+
+        Args:
+            name: this operation's name, unique in its scope.
+            names: the message names wanted.
+            timeout: how long to wait, a timedelta or seconds; None waits for ever.
+            completable: the message stays in the inbox until ``await message.complete(response)``.
+
+        Raises:
+            QueueTimeoutError: the timeout passed without a message.
+            MessageNotCompletedError: an earlier completable message of this context is open.
+        """
+        return self._scope.operation(name, self._next(name, names, timeout, completable=completable))
+
+    async def _next(
+        self, name: str, names: Sequence[str] | str | None, timeout: Duration | None, *, completable: bool
+    ) -> Message[Any]:
+        received = await self._receive(name, names, 1, timeout, completable=completable)
+        if not received:
+            raise QueueTimeoutError(
+                f"no message came before the timeout of queue.next({name!r}); use queue.next_batch for optional reads"
+            )
+        return received[0]
+
+    def next_batch(
+        self,
+        name: str,
+        names: Sequence[str] | str | None = None,
+        *,
+        count: int = 1,
+        timeout: Duration | None = None,
+        completable: bool = False,
+    ) -> Coroutine[Any, Any, list[Message[Any]]]:
+        """The oldest messages of ``names``, at least one and at most ``count``; ``[]`` where the timeout passed first."""
+        return self._scope.operation(name, self._receive(name, names, count, timeout, completable=completable))
+
+    async def _receive(
+        self, name: str, names: Sequence[str] | str | None, count: int, timeout: Duration | None, *, completable: bool
+    ) -> list[Message[Any]]:
+        wanted = (names,) if isinstance(names, str) else tuple(dict.fromkeys(names or ()))
+        timeout_ms = None if timeout is None else milliseconds(timeout)
+        received = await queue.receive(self._scope, name, wanted, max(1, count), timeout_ms, is_completable=completable)
+        return [Message(one) for one in received]
+
+    def send(self, name: str, body: Any = None) -> Coroutine[Any, Any, None]:
+        """Put a message into this workflow's own inbox, once however often the workflow is replayed."""
+        return self._scope.operation(f"send:{name}", queue.send(self._scope, name, body))
+
+
+class Context:
+    """The durable operations of one scope of a workflow. Await each before the next; ``join`` runs them side by side."""
+
+    __slots__ = ("_scope", "log", "queue")
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self.queue = Queue(scope)
+        self.log = ScopeLog(scope)
+
+    # --- what a workflow may know ------------------------------------------------------------------------------------
+
+    @property
+    def workflow_id(self) -> str:
+        """The workflow's id."""
+        return self._scope.turn.workflow_id
+
+    @property
+    def abort_signal(self) -> AbortSignal:
+        """Set when this run must stop, or when another branch of the race that this context lies in has won."""
+        return self._scope.abort
+
+    def is_evicted(self) -> bool:
+        """Whether this run must stop."""
+        return self._scope.turn.abort.is_set()
+
+    def now(self) -> datetime:
+        """The instant of the latest finished operation, else of the workflow's start (UTC); equal on replay."""
+        return _datetime(self._scope.now())
+
+    def random(self) -> float:
+        """A number in [0, 1), different at every call and equal on replay."""
+        return random.Random(self._scope.chance()).random()  # noqa: S311 - seeded, and meant to be repeatable
+
+    def uuid(self) -> uuid.UUID:
+        """A UUID (version 4 in form), different at every call and equal on replay."""
+        return uuid.UUID(bytes=self._scope.chance()[:16], version=4)
+
+    # --- operations --------------------------------------------------------------------------------------------------
+
+    @overload
+    def step(
+        self,
+        name: str,
+        fn: Callable[..., Awaitable[T]],
+        *args: Any,
+        max_retries: int = ...,
+        retry_backoff_base: Duration = ...,
+        retry_backoff_max: Duration = ...,
+        retry_jitter: bool = ...,
+        timeout: Duration | None = ...,
+        retry_on_timeout: bool = ...,
+        ephemeral: bool = ...,
+        rollback: Callable[..., Any] | None = ...,
+        returns: Any = ...,
+    ) -> Coroutine[Any, Any, T]: ...
+
+    @overload
+    def step(
+        self,
+        name: str,
+        fn: Callable[..., T],
+        *args: Any,
+        max_retries: int = ...,
+        retry_backoff_base: Duration = ...,
+        retry_backoff_max: Duration = ...,
+        retry_jitter: bool = ...,
+        timeout: Duration | None = ...,
+        retry_on_timeout: bool = ...,
+        ephemeral: bool = ...,
+        rollback: Callable[..., Any] | None = ...,
+        returns: Any = ...,
+    ) -> Coroutine[Any, Any, T]: ...
+
+    def step(self, name: str, fn: Callable[..., Any], *args: Any, **options: Any) -> Coroutine[Any, Any, Any]:
+        """Run ``fn(*args)`` and record its value, so that no later run calls it again.
+
+        Args:
+            name: the step's name, unique in its scope.
+            fn: a function, async or not; one that is not runs in a thread and cannot be cut short.
+            *args: its arguments.
+            **options: ``max_retries`` (3) further attempts after the first; ``retry_backoff_base`` (0.1) and
+                ``retry_backoff_max`` (30): before attempt n+1 it waits min(max, base * 2**n) seconds;
+                ``retry_jitter`` (False); ``timeout`` (30 s; None for none) for one attempt; ``retry_on_timeout`` (False);
+                ``ephemeral`` (False): the record may wait for a later commit; ``rollback``: ``(rollback_ctx, output)``,
+                called if the workflow fails later; ``returns``: the type of the value, else ``fn``'s annotation.
+
+        Raises:
+            StepExhaustedError: every attempt failed.
+            CriticalError: ``fn`` raised it (or a subclass), timed out, or returned what cannot be stored.
+            RollbackError: ``fn`` raised it.
+        """
+        return self._scope.operation(name, step.run(self._scope, name, fn, args, _policy(name, options)))
+
+    def try_step(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        *args: Any,
+        catch: Collection[StepFailureKind] = recovery.STEP_CATCH,
+        **options: Any,
+    ) -> Coroutine[Any, Any, TryResult[Any]]:
+        """As ``step``, but a failure for good of one of the kinds in ``catch`` becomes a ``TryResult``."""
+        policy = _policy(name, options)
+        work = recovery.try_step(lambda: step.run(self._scope, name, fn, args, policy), catch)
+        return self._scope.operation(name, work)
+
+    def try_block(
+        self,
+        name: str,
+        body: Callable[[Context], Awaitable[T]],
+        *,
+        catch: Collection[Any] = recovery.BLOCK_CATCH,
+    ) -> Coroutine[Any, Any, TryResult[T]]:
+        """Run ``body(ctx)`` in a scope of its own; a failure of a step, join or race in it becomes a ``TryResult``."""
+        return self._scope.operation(name, recovery.try_block(self._scope, name, _in_context(body), catch))
+
+    def loop(
+        self,
+        name: str,
+        body: Callable[..., Awaitable[Continue[Any] | Break[T] | None]],
+        state: Any = None,
+        *,
+        history_prune_interval: int = limits.HISTORY_PRUNE_INTERVAL,
+        history_size: int | None = None,
+    ) -> Coroutine[Any, Any, T]:
+        """Call ``body(ctx, state)`` until it returns ``Break(value)``; ``Continue(state)`` goes on with a new state.
+
+        Args:
+            name: the loop's name, unique in its scope.
+            body: takes ``(ctx, state)``, or ``(ctx)`` alone where there is no state; None then means go on.
+            state: the first state.
+            history_prune_interval: iterations between two prunings, at each of which the loop commits.
+            history_size: finished iterations that stay in history; as many as the interval where None.
+        """
+        policy = loop.LoopPolicy(
+            prune_interval=max(1, history_prune_interval),
+            history_size=history_size,
+            state_type=values.input_type(body, 1) if takes_state(body) else values.PLAIN,
+        )
+        work = loop.Loop(self._scope, name, _with_state(body), policy).run(state)
+        return self._scope.operation(name, work)
+
+    def sleep(self, name: str, duration: Duration) -> Coroutine[Any, Any, None]:
+        """Sleep for ``duration`` (a timedelta or seconds) from when this is first reached; any length up to 100 years."""
+        deadline = self._scope.turn.clock.now() + milliseconds(duration)
+        return self._scope.operation(name, sleep.run(self._scope, name, max(0, deadline)))
+
+    def sleep_until(self, name: str, instant: datetime) -> Coroutine[Any, Any, None]:
+        """Sleep until ``instant``, an aware datetime.
+
+        Raises:
+            ValueError: the datetime is naive.
+        """
+        if instant.tzinfo is None:
+            raise ValueError(
+                f"sleep_until({name!r}) needs an aware datetime; add a time zone, e.g. tzinfo=datetime.UTC"
+            )
+        deadline = round(instant.timestamp() * 1000)
+        _check_duration((deadline - self._scope.turn.clock.now()) / 1000)
+        return self._scope.operation(name, sleep.run(self._scope, name, max(0, deadline)))
+
+    def join(
+        self,
+        name: str,
+        branches: Mapping[str, Callable[[Context], Awaitable[Any]]],
+        *,
+        max_concurrency: int | None = None,
+    ) -> Coroutine[Any, Any, dict[str, Any]]:
+        """Run all branches side by side, at most ``max_concurrency`` at once, and wait for every one.
+
+        Raises:
+            JoinError: branches failed; all others have ended too.
+        """
+        if max_concurrency is not None and max_concurrency < 1:
+            raise ValueError(f"join({name!r}): max_concurrency must be 1 or more, not {max_concurrency}")
+        return self._scope.operation(name, join.run(self._scope, name, _branches(branches), max_concurrency))
+
+    def race(
+        self, name: str, branches: Mapping[str, Callable[[Context], Awaitable[T]]]
+    ) -> Coroutine[Any, Any, RaceResult[T]]:
+        """Run all branches side by side; the first to succeed wins, the others are cancelled and leave no trace.
+
+        Raises:
+            RaceError: every branch failed.
+        """
+        if not branches:
+            raise ValueError(f"race({name!r}) needs at least one branch")
+        return self._scope.operation(name, self._race(name, branches))
+
+    async def _race(self, name: str, branches: Mapping[str, Callable[[Context], Awaitable[T]]]) -> RaceResult[T]:
+        winner, value = await race.run(self._scope, name, _branches(branches))
+        return RaceResult(winner, value)
+
+    def rollback_checkpoint(self, name: str) -> Coroutine[Any, Any, None]:
+        """From here on, steps may have ``rollback=``."""
+        return self._scope.operation(name, rollback.checkpoint(self._scope, name))
+
+    def removed(self, name: str, original_type: str) -> Coroutine[Any, Any, None]:
+        """Say that the operation ``name`` is gone from the code, so that histories which have it still replay.
+
+        ``original_type`` is one of step, loop, sleep, message, rollback_checkpoint, join, race, version_check.
+        """
+        return self._scope.operation(name, version.removed(self._scope, name, original_type))
+
+    def get_version(self, name: str, latest: int) -> Coroutine[Any, Any, int]:
+        """The version of the code that this run is pinned to here: ``latest`` for new runs, 1 for those already past it."""
+        return self._scope.operation(name, version.get_version(self._scope, name, latest))
+
+
+def milliseconds(duration: Duration) -> int:
+    """A duration in milliseconds, rounded up, so that nothing is ever too early.
+
+    Raises:
+        ValueError: it is not a number, or longer than a hundred years.
+    """
+    seconds = duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
+    _check_duration(seconds)
+    return -int(-seconds * 1000 // 1)
+
+
+def _check_duration(seconds: float) -> None:
+    if seconds != seconds or seconds > limits.SLEEP_MAX_S:  # noqa: PLR0124 - NaN is not itself
+        raise ValueError(f"a duration of {seconds} s is not possible; at most {limits.SLEEP_MAX_S} s (a hundred years)")
+
+
+def _datetime(at_ms: int) -> datetime:
+    return datetime.fromtimestamp(at_ms / 1000, UTC)
+
+
+_OPTIONS = frozenset(
+    (
+        "ephemeral",
+        "max_retries",
+        "retry_backoff_base",
+        "retry_backoff_max",
+        "retry_jitter",
+        "retry_on_timeout",
+        "returns",
+        "rollback",
+        "timeout",
+    )
+)
+_DEFAULT_POLICY = StepPolicy()
+
+
+def _policy(name: str, options: dict[str, Any]) -> StepPolicy:
+    if not options:
+        return _DEFAULT_POLICY
+    if unknown := options.keys() - _OPTIONS:
+        raise TypeError(
+            f"step {name!r}: unknown option {', '.join(sorted(unknown))}; known: {', '.join(sorted(_OPTIONS))}"
+        )
+    timeout = options.get("timeout", limits.STEP_TIMEOUT_S)
+    return StepPolicy(
+        retry=RetryPolicy(
+            max_retries=options.get("max_retries", limits.MAX_RETRIES),
+            backoff_base_s=_seconds(options.get("retry_backoff_base", limits.RETRY_BACKOFF_BASE_S)),
+            backoff_max_s=_seconds(options.get("retry_backoff_max", limits.RETRY_BACKOFF_MAX_S)),
+            has_jitter=options.get("retry_jitter", False),
+            retry_on_timeout=options.get("retry_on_timeout", False),
+        ),
+        timeout_s=0.0 if timeout is None else _seconds(timeout),
+        is_ephemeral=options.get("ephemeral", False),
+        rollback=options.get("rollback"),
+        returns=options.get("returns"),
+    )
+
+
+def _seconds(duration: Duration) -> float:
+    return duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
+
+
+def _in_context(body: Callable[[Context], Awaitable[T]]) -> Callable[[Scope], Awaitable[T]]:
+    return lambda scope: body(Context(scope))
+
+
+def _with_state(body: Callable[..., Awaitable[Any]]) -> Callable[[Scope, Any], Awaitable[Any]]:
+    adapted = adapt(body)
+    return lambda scope, state: adapted(Context(scope), state)
+
+
+def _branches(branches: Mapping[str, Callable[[Context], Awaitable[Any]]]) -> dict[str, Branch]:
+    return {name: Branch(body=_in_context(body), returns=values.return_type(body)) for name, body in branches.items()}

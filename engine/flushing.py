@@ -1,0 +1,179 @@
+"""How changes reach the driver: one commit at a time, shared by all who need it, shielded from cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import types
+from typing import TYPE_CHECKING, Any
+
+from engine import limits, writing
+from engine.commit import Alarm
+from engine.errors import EvictedError
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Generator
+
+    from engine.commit import Commit
+    from engine.driver import Clock, EngineDriver, Timer
+    from engine.hooks import Hooks
+    from engine.storage import Storage
+
+
+class Flusher:
+    """Commits what a storage has gathered.
+
+    Attributes:
+        deaths: the driver's count of runs that died, until this run has committed; then 0.
+        failure: what the driver raised; once set, nothing more is written.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_dirty_since",
+        "_driver",
+        "_hooks",
+        "_in_flight",
+        "_storage",
+        "_timer",
+        "deaths",
+        "failure",
+        "is_atomic",
+    )
+
+    def __init__(self, storage: Storage, driver: EngineDriver, clock: Clock, hooks: Hooks, deaths: int) -> None:
+        self._storage = storage
+        self._driver = driver
+        self._clock = clock
+        self._hooks = hooks
+        self._in_flight: asyncio.Task[None] | None = None
+        self._timer: Timer | None = None
+        self._dirty_since = 0
+        self.deaths = deaths
+        self.failure: BaseException | None = None
+        self.is_atomic = driver.atomic_batch
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a commit is in flight."""
+        return self._in_flight is not None
+
+    async def flush(self) -> None:
+        """Return once everything urgent at the call is committed, with whatever else is dirty by then."""
+        if self._in_flight is not None:
+            # What is in flight was gathered before; what is dirty now goes with the next commit, shared by all waiting.
+            await self._joined()
+        if self._in_flight is not None:
+            await self._joined()
+        elif self._storage.is_urgent and self.failure is None:
+            await self._shielded(self._write(self._storage.gather()))
+        if self.failure is not None:
+            raise self.failure
+
+    async def flush_all(self) -> None:
+        """Return once everything that is dirty at the call is committed, urgent or not."""
+        self._storage.is_urgent = self._storage.is_urgent or self._storage.is_dirty()
+        await self.flush()
+
+    async def finish(self, *, alarm: Alarm | None, yields: bool = False, names: tuple[str, ...] | None = None) -> None:
+        """Commit everything together with the state and the alarm: the commit that ends a run or a step of its life."""
+        while self._in_flight is not None:
+            await self._joined()
+        if self.failure is not None:
+            raise self.failure
+        commit = self._storage.gather(alarm=alarm, yields=yields, names=names)
+        await self._shielded(self._write(commit))
+
+    def flush_later(self) -> None:
+        """Commit soon even if the workflow's code neither goes on nor returns."""
+        now = self._clock.now()
+        self._dirty_since = now
+        if self._timer is None:
+            self._timer = self._clock.call_later(limits.RESULT_FLUSH_DELAY_S, self._on_timer)
+
+    def flush_now(self) -> None:
+        """Start committing, without waiting for it."""
+        if self._in_flight is None and self.failure is None and self._storage.is_dirty():
+            self._in_flight = asyncio.get_running_loop().create_task(self._background())
+
+    def close(self) -> None:
+        """Let go of the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if not self._storage.is_urgent:
+            return
+        age_s = (self._clock.now() - self._dirty_since) / 1000
+        if age_s < limits.RESULT_FLUSH_DELAY_S / 2:
+            self._timer = self._clock.call_later(limits.RESULT_FLUSH_DELAY_S, self._on_timer)
+        else:
+            self.flush_now()
+
+    async def _background(self) -> None:
+        # The failure is kept for whoever acts next; a task of ours that nobody awaits must not raise.
+        try:
+            with contextlib.suppress(Exception, EvictedError):
+                await self._write(self._storage.gather())
+        finally:
+            self._in_flight = None
+
+    async def _joined(self) -> None:
+        assert self._in_flight is not None
+        await asyncio.wait([self._in_flight])
+
+    async def _shielded(self, write: Coroutine[Any, Any, None]) -> None:
+        """Run ``write`` so that cancelling the caller does not cancel it: it may carry a sibling's record."""
+        try:
+            # A driver in memory has written by the first step; only one that really waits needs a task of its own.
+            # (Its first step must not depend on the task it runs in, which is why drivers declare themselves.)
+            if getattr(self._driver, "is_in_memory", False):
+                write = _resumed(write, write.send(None))
+        except StopIteration:
+            return
+        task = self._in_flight = asyncio.get_running_loop().create_task(write)
+        task.add_done_callback(self._landed)
+        await asyncio.shield(task)
+
+    def _landed(self, task: asyncio.Task[None]) -> None:
+        if self._in_flight is task:
+            self._in_flight = None
+        if not task.cancelled():
+            task.exception()
+
+    async def _write(self, commit: Commit) -> None:
+        storage = self._storage
+        names_count, changes_history = len(storage.names), bool(commit.puts or commit.deletes or commit.ranges)
+        try:
+            if self.is_atomic:
+                await self._driver.commit(commit)
+            else:
+                await writing.write_in_batches(self._driver, commit)
+        except BaseException as error:
+            storage.restore()
+            if writing.is_failure(error):
+                self.failure = error
+            raise
+        storage.settled(names_count, commit.state)
+        if changes_history or commit.consumed:
+            self.deaths = 0
+        if changes_history and self._hooks.wants_history:
+            await self._hooks.history_updated(storage)
+
+
+@types.coroutine
+def _resumed(work: Coroutine[Any, Any, None], awaited: Any) -> Generator[Any, Any, None]:
+    """Go on with ``work``, which has already been started and now waits for ``awaited``."""
+    while True:
+        try:
+            sent = yield awaited
+        except BaseException:  # noqa: BLE001 - handed on to where it belongs
+            step = lambda: work.throw(error)  # noqa: E731 - used before the name changes
+        else:
+            step = lambda: work.send(sent)  # noqa: B023, E731
+        try:
+            awaited = step()
+        except StopIteration:
+            return

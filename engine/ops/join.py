@@ -1,0 +1,119 @@
+"""A join: all branches run side by side, and it waits for every one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from engine import values
+from engine.entry import BranchState, BranchStatus, JoinEntry
+from engine.errors import JoinError, RecordedError, RollbackStopError, UnstorableValueError
+from engine.hooks import error_text, parse_error
+from engine.ops.branch import Branches, Failed, Returned, check, first_stop, merged_wait, scope_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from engine.ops.branch import Branch, Outcome
+    from engine.scope import Scope
+
+_ENDED = (BranchState.COMPLETED, BranchState.FAILED)
+
+
+def to_run(recorded: Mapping[str, BranchStatus], *, is_collecting: bool) -> list[str]:
+    """The branches to enter: those that have not ended; all of them where undos are collected."""
+    return [name for name, status in recorded.items() if is_collecting or status.status not in _ENDED]
+
+
+async def run(scope: Scope, name: str, branches: Mapping[str, Branch], limit: int | None) -> dict[str, Any]:
+    """The value of every branch, by name.
+
+    Raises:
+        JoinError: branches failed; all others have ended too.
+    """
+    turn = scope.turn
+    _, entry = scope.open(name, JoinEntry)
+    if entry is None:
+        scope.act()
+        pending = {branch: BranchStatus() for branch in branches}
+        # Not urgent: a run that dies before the next commit opens the same join again.
+        entry = scope.record(name, JoinEntry(branches=pending), is_urgent=False)
+    kind = entry.kind
+    assert isinstance(kind, JoinEntry)
+    check(scope, name, kind.branches, branches)
+    key = scope.key_of(name)
+    statuses = dict(kind.branches)
+    entered = to_run(statuses, is_collecting=turn.is_collecting)
+    if not entered:
+        scope.visit_below(key)
+    else:
+        for branch in statuses.keys() - set(entered):
+            scope.visit_below(scope_of(scope, key, branch).key)
+        work = {
+            branch: (branches[branch], scope_of(scope, key, branch)) for branch in branches if branch in set(entered)
+        }
+        running = Branches(scope, work, lambda _name, _outcome: False, limit)
+        await running.run()
+        outcomes = running.outcomes
+        if not turn.is_collecting:
+            causes = _settle(scope, statuses, branches, outcomes)
+            scope.rewrite(key, entry, JoinEntry(branches=statuses), is_urgent=False)
+            _raise_unfinished(outcomes)
+            scope.finished(0, composite=key)
+            return _result(name, statuses, branches, causes)
+        _raise_unfinished({branch: outcome for branch, outcome in outcomes.items() if not _has_ended(statuses, branch)})
+    scope.finished(0, composite=key)
+    return _result(name, statuses, branches, {})
+
+
+def _has_ended(statuses: Mapping[str, BranchStatus], branch: str) -> bool:
+    return statuses[branch].status in _ENDED
+
+
+def _settle(
+    scope: Scope, statuses: dict[str, BranchStatus], branches: Mapping[str, Branch], outcomes: dict[str, Outcome]
+) -> dict[str, Exception]:
+    """Write every outcome into ``statuses``; the exceptions of those that failed."""
+    causes: dict[str, Exception] = {}
+    for branch, outcome in list(outcomes.items()):
+        match outcome:
+            case Returned(value):
+                try:
+                    output, _ = scope.store(value, branches[branch].returns, f"branch {branch!r}")
+                    statuses[branch] = BranchStatus(status=BranchState.COMPLETED, output=output)
+                except UnstorableValueError as error:
+                    causes[branch] = error
+            case Failed(error):
+                causes[branch] = error
+            case _:
+                statuses[branch] = BranchStatus(status=BranchState.RUNNING)
+    for branch, error in causes.items():
+        statuses[branch] = BranchStatus(status=BranchState.FAILED, error=error_text(error))
+        scope.turn.hooks.mark_reported(error)
+    return causes
+
+
+def _raise_unfinished(outcomes: Mapping[str, Outcome]) -> None:
+    stop = first_stop(outcomes.values())
+    if stop is not None:
+        raise stop
+    wait = merged_wait(outcomes.values())
+    if wait is not None:
+        raise wait
+
+
+def _result(
+    name: str, statuses: Mapping[str, BranchStatus], branches: Mapping[str, Branch], causes: Mapping[str, Exception]
+) -> dict[str, Any]:
+    errors: dict[str, RecordedError] = {}
+    for branch, status in statuses.items():
+        if status.status is BranchState.FAILED:
+            errors[branch] = parse_error(status.error or "Error: branch failed")
+            errors[branch].__cause__ = causes.get(branch)
+        elif status.status is not BranchState.COMPLETED:
+            raise RollbackStopError
+    if errors:
+        raise JoinError(errors, name)
+    return {
+        branch: None if (output := statuses[branch].output) is None else values.decode(output, branches[branch].returns)
+        for branch in branches
+    }

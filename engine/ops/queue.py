@@ -1,0 +1,196 @@
+"""The queue: messages are taken from the inbox and recorded in one commit, oldest first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from engine import message_record, values
+from engine.commit import Outgoing, Reply
+from engine.entry import EntryMetadata, EntryStatus, Message, MessageEntry, SleepEntry, SleepState, StepEntry
+from engine.errors import (
+    CorruptHistoryError,
+    MessageNotCompletedError,
+    MessageWaitError,
+    SleepError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from engine.entry import Entry
+    from engine.scope import Scope
+
+
+class Received:
+    """A message as an operation of a scope received it; ``complete`` is None where it needs no completion."""
+
+    __slots__ = ("complete", "record")
+
+    def __init__(
+        self, record: message_record.Recorded, complete: Callable[[Any], Coroutine[Any, Any, None]] | None
+    ) -> None:
+        self.record = record
+        self.complete = complete
+
+
+def label_of(names: Sequence[str]) -> str:
+    """How a count entry names what was waited for: ``*``, the name, or the names joined by ``|``."""
+    return "|".join(names) or "*"
+
+
+async def receive(
+    scope: Scope, name: str, names: tuple[str, ...], count: int, timeout_ms: int | None, *, is_completable: bool
+) -> list[Received]:
+    """Up to ``count`` messages of ``names`` (any where empty); ``[]`` where the timeout passed without one.
+
+    Raises:
+        MessageNotCompletedError: an earlier completable message of this scope is still open.
+    """
+    if scope.open_messages:
+        raise MessageNotCompletedError(
+            f"await message.complete(...) on the message received before, then ask for the next one ({name!r})"
+        )
+    scope.claim(name)
+    _, count_entry = scope.look(f"{name}:count", MessageEntry)
+    deadline_entry = _look_deadline(scope, name, timeout_ms)
+    if count_entry is not None:
+        return _replay(scope, name, count_entry, is_completable=is_completable)
+    turn = scope.turn
+    scope.act()
+    if timeout_ms is not None and deadline_entry is None:
+        deadline_entry = scope.record(f"{name}:deadline", SleepEntry(deadline=turn.clock.now() + timeout_ms))
+    deadline = None if deadline_entry is None or timeout_ms is None else _deadline_of(deadline_entry)
+    while not (found := await _take(scope, names, count)):
+        if deadline is not None and deadline <= turn.clock.now():
+            # One last look: a message accepted before the deadline counts even if nobody was told of it.
+            await turn.driver.message_driver.refresh()
+            found = await _take(scope, names, count)
+            break
+        await turn.park(MessageWaitError(names) if deadline is None else SleepError(deadline, names))
+    _close_deadline(scope, name, deadline_entry, is_interrupted=bool(found))
+    received = [_record(scope, name, index, message, is_completable) for index, message in enumerate(found)]
+    scope.record(f"{name}:count", MessageEntry(name=f"{label_of(names)}:count", data=values.encode(len(found))))
+    await turn.recorded()
+    return received
+
+
+def _look_deadline(scope: Scope, name: str, timeout_ms: int | None) -> Entry | None:
+    if timeout_ms is None:
+        return None
+    return scope.look(f"{name}:deadline", SleepEntry)[1]
+
+
+def _deadline_of(entry: Entry) -> int:
+    assert isinstance(entry.kind, SleepEntry)
+    return entry.kind.deadline
+
+
+async def _take(scope: Scope, names: tuple[str, ...], count: int) -> list[Message]:
+    """The oldest messages that nobody in this run has, without removing them."""
+    storage = scope.turn.storage
+    inbox = scope.turn.driver.message_driver
+    wanted = count
+    while True:
+        seen = await inbox.receive(names, wanted)
+        free = [message for message in seen if not storage.is_recorded(message.id)][:count]
+        # Those that a sibling holds are still in the inbox: look past them.
+        if len(free) == count or len(seen) < wanted:
+            return free
+        wanted = wanted * 2 + len(seen) - len(free)
+
+
+def _close_deadline(scope: Scope, name: str, entry: Entry | None, *, is_interrupted: bool) -> None:
+    if entry is None:
+        return
+    deadline = _deadline_of(entry)
+    state = SleepState.INTERRUPTED if is_interrupted else SleepState.COMPLETED
+    scope.rewrite(scope.key_of(f"{name}:deadline"), entry, SleepEntry(deadline=deadline, state=state))
+    if not is_interrupted:
+        scope.finished(deadline)
+
+
+def _record(scope: Scope, name: str, index: int, message: Message, is_completable: bool) -> Received:  # noqa: FBT001
+    part = f"{name}:{index}"
+    data = message_record.encode(message, is_completed=False, keeps_ticket=scope.is_in_race)
+    scope.record(part, MessageEntry(name=message.name, data=data))
+    scope.finished(message.sent_at)
+    if not is_completable:
+        scope.turn.storage.consume(message)
+        return Received(message_record.decode(message.name, data), None)
+    scope.turn.storage.hold(message.id)
+    return _completable(scope, part, message_record.decode(message.name, data))
+
+
+def _replay(scope: Scope, name: str, count_entry: Entry, *, is_completable: bool) -> list[Received]:
+    assert isinstance(count_entry.kind, MessageEntry)
+    count = values.decode(count_entry.kind.data)
+    if not isinstance(count, (int, float)):
+        raise CorruptHistoryError(f"the count of {name!r} is {count!r}")
+    return [_replay_one(scope, f"{name}:{index}", is_completable=is_completable) for index in range(int(count))]
+
+
+def _replay_one(scope: Scope, part: str, *, is_completable: bool) -> Received:
+    _, entry = scope.look(part, MessageEntry)
+    if entry is None:
+        raise scope.diverged(f"history counts a message {part!r} that it does not have")
+    assert isinstance(entry.kind, MessageEntry)
+    record = message_record.decode(entry.kind.name, entry.kind.data)
+    scope.finished(record.created_at)
+    if not is_completable:
+        return Received(record, None)
+    if record.is_completed:
+        return Received(record, _completed_already)
+    return _completable(scope, part, record)
+
+
+async def _completed_already(_response: Any = None) -> None:
+    """An earlier run completed it."""
+
+
+def _completable(scope: Scope, part: str, record: message_record.Recorded) -> Received:
+    scope.open_messages[record.id] = None
+
+    async def complete(response: Any = None) -> None:
+        if record.id not in scope.open_messages:
+            raise MessageNotCompletedError(f"message {record.id!r} is completed already")
+        turn = scope.turn
+        body = values.encode(response)
+        scope.check_size(body, f"the reply to {record.name!r}")
+        scope.act()
+        key = scope.key_of(part)
+        entry = turn.storage.find(key)
+        assert entry is not None
+        message = message_record.to_message(record)
+        data = message_record.encode(message, is_completed=True, keeps_ticket=record.ticket > 0)
+        scope.rewrite(key, entry, MessageEntry(name=record.name, data=data))
+        turn.storage.reply(Reply(message_id=record.id, body=body))
+        del scope.open_messages[record.id]
+        await turn.recorded()
+
+    return Received(record, complete)
+
+
+async def send(scope: Scope, name: str, body: Any) -> None:
+    """Put a message into the workflow's own inbox, once, recorded as a step ``send:<name>``."""
+    turn = scope.turn
+    part = scope.next_name(f"send:{name}")
+    _, entry = scope.open(part, StepEntry)
+    if entry is not None:
+        metadata = turn.storage.find_metadata(entry.id)
+        if metadata is not None and metadata.completed_at is not None:
+            scope.finished(metadata.completed_at)
+        return
+    data = values.encode(body)
+    scope.check_size(data, f"the message {name!r}")
+    scope.act()
+    now = turn.clock.now()
+    entry = scope.record(part, StepEntry(output=values.encode(None)))
+    turn.storage.put_metadata(
+        entry.id,
+        EntryMetadata(status=EntryStatus.COMPLETED, attempts=1, last_attempt_at=now, created_at=now, completed_at=now),
+    )
+    turn.storage.send(Outgoing(message=Message(id=entry.id, name=name, body=data, sent_at=now)))
+    scope.finished(now)
+    # The inbox must show it to this run's own next operation, so it is committed at once.
+    await turn.flush()
+    await turn.driver.message_driver.refresh()

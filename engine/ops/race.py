@@ -1,0 +1,135 @@
+"""A race: all branches run side by side, the first to succeed wins, and the others leave no trace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from engine import keys, message_record, values
+from engine.entry import BranchState, BranchStatus, MessageEntry, RaceEntry
+from engine.errors import RaceError
+from engine.hooks import error_text, parse_error
+from engine.ops.branch import Branch, Branches, Failed, Outcome, Returned, check, first_stop, merged_wait, scope_of
+from engine.turn import AbortEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from engine.entry import Entry
+    from engine.scope import Scope
+
+
+async def run(scope: Scope, name: str, branches: Mapping[str, Branch]) -> tuple[str, Any]:
+    """The winner's name and value.
+
+    Raises:
+        RaceError: every branch failed.
+    """
+    turn = scope.turn
+    _, entry = scope.open(name, RaceEntry)
+    if entry is None:
+        scope.act()
+        pending = {branch: BranchStatus() for branch in branches}
+        entry = scope.record(name, RaceEntry(branches=pending), is_urgent=False)
+    kind = entry.kind
+    assert isinstance(kind, RaceEntry)
+    check(scope, name, kind.branches, branches)
+    key = scope.key_of(name)
+    scope.finished(0, composite=key)
+    if kind.winner is not None:
+        return await _replay_winner(scope, key, kind, kind.winner, branches)
+    statuses = dict(kind.branches)
+    entered = [branch for branch in branches if statuses[branch].status is not BranchState.FAILED or turn.is_collecting]
+    for branch in branches.keys() - set(entered):
+        scope.visit_below(scope_of(scope, key, branch).key)
+    outcomes, winner = await _run_all(scope, key, {branch: branches[branch] for branch in entered})
+    if winner is not None and not turn.is_collecting:
+        return winner, _decide(scope, key, entry, statuses, winner, outcomes[winner], branches)
+    return _undecided(scope, name, entry, statuses, outcomes)
+
+
+async def _run_all(scope: Scope, key: bytes, branches: Mapping[str, Branch]) -> tuple[dict[str, Outcome], str | None]:
+    work = {}
+    for branch in branches:
+        below = scope_of(scope, key, branch)
+        below.abort = AbortEvent(scope.abort)
+        below.is_in_race = True
+        work[branch] = (branches[branch], below)
+
+    def is_decided(name: str, outcome: Outcome) -> bool:
+        if not isinstance(outcome, Returned) or scope.turn.is_collecting:
+            return False
+        for branch, (_, below) in work.items():
+            if branch != name:
+                below.abort.set()
+        return True
+
+    running = Branches(scope, work, is_decided)
+    await running.run()
+    winner = next((branch for branch, outcome in running.outcomes.items() if isinstance(outcome, Returned)), None)
+    return running.outcomes, winner
+
+
+async def _replay_winner(
+    scope: Scope, key: bytes, kind: RaceEntry, winner: str, branches: Mapping[str, Branch]
+) -> tuple[str, Any]:
+    if scope.turn.is_collecting:
+        await _run_all(scope, key, {winner: branches[winner]})
+    scope.visit_below(key)
+    output = kind.branches[winner].output
+    return winner, None if output is None else values.decode(output, branches[winner].returns)
+
+
+def _decide(
+    scope: Scope,
+    key: bytes,
+    entry: Entry,
+    statuses: dict[str, BranchStatus],
+    winner: str,
+    outcome: Outcome,
+    branches: Mapping[str, Branch],
+) -> Any:
+    """Record the winner and remove the others, all in one commit: their messages go back to their old places."""
+    assert isinstance(outcome, Returned)
+    output, value = scope.store(outcome.value, branches[winner].returns, f"branch {winner!r}")
+    for branch in branches:
+        if branch == winner:
+            statuses[branch] = BranchStatus(status=BranchState.COMPLETED, output=output)
+            continue
+        if statuses[branch].status is not BranchState.FAILED:
+            statuses[branch] = BranchStatus(status=BranchState.CANCELLED)
+        _forget(scope, scope_of(scope, key, branch).key)
+    scope.rewrite(key, entry, RaceEntry(winner=winner, branches=statuses))
+    scope.turn.flusher.flush_later()
+    return value
+
+
+def _forget(scope: Scope, branch_key: bytes) -> None:
+    storage = scope.turn.storage
+    for removed in storage.remove_range(*keys.range_of(branch_key)):
+        if isinstance(removed.kind, MessageEntry):
+            record = message_record.decode(removed.kind.name, removed.kind.data)
+            if record.id and not record.is_completed:
+                storage.give_back(message_record.to_message(record))
+
+
+def _undecided(
+    scope: Scope, name: str, entry: Entry, statuses: dict[str, BranchStatus], outcomes: Mapping[str, Outcome]
+) -> tuple[str, Any]:
+    """Nobody has won: record who failed, and raise what the race waits for, or that all failed."""
+    for branch, outcome in outcomes.items():
+        if isinstance(outcome, Failed):
+            statuses[branch] = BranchStatus(status=BranchState.FAILED, error=error_text(outcome.error))
+            scope.turn.hooks.mark_reported(outcome.error)
+        else:
+            statuses[branch] = BranchStatus(status=BranchState.RUNNING)
+    if not scope.turn.is_collecting:
+        scope.rewrite(scope.key_of(name), entry, RaceEntry(branches=statuses), is_urgent=False)
+    ending = first_stop(outcomes.values()) or merged_wait(outcomes.values())
+    if ending is not None:
+        raise ending
+    scope.frontier()
+    errors = {branch: parse_error(status.error or "Error: branch failed") for branch, status in statuses.items()}
+    for branch, outcome in outcomes.items():
+        if isinstance(outcome, Failed):
+            errors[branch].__cause__ = outcome.error
+    raise RaceError(errors, name)

@@ -1,0 +1,111 @@
+"""Rollback: checkpoints before which nothing may register an undo, and the undos run in reverse order of completion."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from engine.entry import RollbackCheckpointEntry
+from engine.errors import ControlFlow, EvictedError
+from engine.hooks import RollbackErrorEvent, error_info, error_message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.entry import Entry
+    from engine.scope import Scope
+    from engine.turn import AbortEvent, Turn
+
+
+class Undo(Struct, frozen=True, kw_only=True):
+    """A completed step that can be undone."""
+
+    entry: Entry
+    name: str
+    output: Any
+    handler: Callable[..., Any]
+    completed_at: int
+
+
+class RollbackContext:
+    """What a rollback handler gets: the workflow's id, and whether to stop."""
+
+    __slots__ = ("_turn", "abort_signal", "workflow_id")
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+        self.workflow_id: str = turn.workflow_id
+        self.abort_signal: AbortEvent = turn.abort
+
+    def is_evicted(self) -> bool:
+        """Whether the run must stop."""
+        return self._turn.abort.is_set()
+
+
+async def checkpoint(scope: Scope, name: str) -> None:
+    """From here on, steps of this scope and of those it opens may have ``rollback=``."""
+    _, entry = scope.open(name, RollbackCheckpointEntry)
+    if entry is None:
+        scope.act()
+        scope.record(name, RollbackCheckpointEntry(name=name))
+        await scope.turn.recorded()
+    scope.checkpoint = scope.turn.has_checkpoint = True
+
+
+def order(undos: list[Undo]) -> list[Undo]:
+    """The order in which to undo: the last completed first; entry ids sort by creation where times are equal."""
+    return sorted(undos, key=lambda undo: (undo.completed_at, undo.entry.id), reverse=True)
+
+
+async def undo_all(turn: Turn, undos: list[Undo]) -> None:
+    """Run the handlers, one commit each, so that a run that is cut short goes on where it stopped.
+
+    Raises:
+        Exception: a handler failed; the remaining ones have not run.
+        EvictedError: the run must stop.
+    """
+    context = RollbackContext(turn)
+    for undo in order(undos):
+        turn.check()
+        metadata = turn.storage.find_metadata(undo.entry.id)
+        assert metadata is not None
+        if metadata.rollback_completed_at is not None:
+            continue
+        try:
+            await _until_evicted(turn, undo.handler(context, undo.output))
+        except ControlFlow:
+            raise
+        except Exception as error:
+            failed = msgspec.structs.replace(metadata, rollback_error=error_message(error))
+            turn.storage.put_metadata(undo.entry.id, failed)
+            turn.storage.is_urgent = True
+            await turn.flusher.flush()
+            await turn.hooks.failed(
+                RollbackErrorEvent(workflow_id=turn.workflow_id, step_name=undo.name, error=error_info(error))
+            )
+            turn.hooks.mark_reported(error)
+            raise
+        done = msgspec.structs.replace(metadata, rollback_completed_at=turn.clock.now(), rollback_error=None)
+        turn.storage.put_metadata(undo.entry.id, done)
+        turn.storage.is_urgent = True
+        await turn.flusher.flush()
+
+
+async def _until_evicted(turn: Turn, answer: Any) -> None:
+    if not inspect.isawaitable(answer):
+        return
+    work = asyncio.ensure_future(answer)
+    stop = asyncio.ensure_future(turn.abort.wait())
+    try:
+        await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():
+            raise EvictedError
+        await work
+    finally:
+        work.cancel()
+        stop.cancel()
+        await asyncio.wait([work, stop])

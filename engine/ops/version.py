@@ -1,0 +1,77 @@
+"""How code changes under running workflows: operations that are gone, and versions that a run remembers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine import keys
+from engine.entry import ENTRY_KINDS, MessageEntry, RemovedEntry, SleepEntry, VersionCheckEntry
+from engine.errors import InvalidIdError
+
+if TYPE_CHECKING:
+    from engine.scope import Scope
+
+_TYPES = tuple(kind.kind for kind in ENTRY_KINDS if kind is not RemovedEntry)
+
+
+async def removed(scope: Scope, name: str, original_type: str) -> None:
+    """The operation ``name`` of ``original_type`` is no longer in the code: what history has of it is accepted."""
+    if original_type not in _TYPES:
+        raise InvalidIdError(f"{original_type!r} is no type of operation; one of: {', '.join(_TYPES)}")
+    scope.claim(name)
+    if original_type == MessageEntry.kind and _visit_parts(scope, name):
+        return
+    storage = scope.turn.storage
+    index = storage.find_name(name)
+    key = None if index is None else keys.child_key(scope.key, index)
+    entry = None if key is None else storage.find(key)
+    if entry is None or key is None:
+        scope.act()
+        scope.record(name, RemovedEntry(original_type=original_type, original_name=name))
+        await scope.turn.recorded()
+        return
+    storage.visited.add(key)
+    if entry.kind.kind not in (original_type, RemovedEntry.kind):
+        raise scope.diverged(
+            f"ctx.removed({name!r}, {original_type!r}), but history has a {entry.kind.kind} there; name the right type"
+        )
+    scope.visit_below(key)
+
+
+def _visit_parts(scope: Scope, name: str) -> bool:
+    """Visit the parts that a queue operation left; whether there were any."""
+    storage = scope.turn.storage
+    found = False
+    parts = [f"{name}:count", f"{name}:deadline"]
+    while parts:
+        part = parts.pop()
+        index = storage.find_name(part)
+        key = None if index is None else keys.child_key(scope.key, index)
+        entry = None if key is None else storage.find(key)
+        if entry is None or key is None:
+            continue
+        if not isinstance(entry.kind, (MessageEntry, SleepEntry)):
+            raise scope.diverged(f"ctx.removed({name!r}, 'message'), but history has a {entry.kind.kind} at {part!r}")
+        found = True
+        storage.visited.add(key)
+        number = part.removeprefix(f"{name}:")
+        following = int(number) + 1 if number.isdecimal() else 0
+        if number != "deadline":
+            parts.append(f"{name}:{following}")
+    return found
+
+
+async def get_version(scope: Scope, name: str, latest: int) -> int:
+    """The version that this place of this workflow is pinned to: recorded, else 1 for old runs, else ``latest``."""
+    if type(latest) is not int or latest < 1:
+        raise InvalidIdError(f"get_version({name!r}, {latest!r}): latest must be an integer from 1 on")
+    _, entry = scope.open(name, VersionCheckEntry)
+    if entry is not None:
+        assert isinstance(entry.kind, VersionCheckEntry)
+        return entry.kind.resolved
+    resolved = 1 if scope.has_leftovers() else latest
+    if resolved == latest:
+        scope.act()
+    scope.record(name, VersionCheckEntry(resolved=resolved, latest=latest))
+    await scope.turn.recorded()
+    return resolved

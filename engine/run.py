@@ -1,0 +1,431 @@
+"""One run of a workflow, from load to its end: the only place that decides what becomes of a workflow."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from msgspec import Struct
+
+from engine import limits, values
+from engine.commit import Alarm
+from engine.context import Context
+from engine.errors import (
+    CommitTooLarge,
+    ControlFlow,
+    EvictedError,
+    FencedError,
+    HistoryDivergedError,
+    InboxMovedError,
+    OperatorError,
+    RollbackCheckpointError,
+    StalledError,
+    WorkflowFailedError,
+    Yield,
+    YieldSwallowedError,
+)
+from engine.flushing import Flusher
+from engine.hooks import RunErrorEvent, error_info
+from engine.lifecycle import WorkflowState
+from engine.ops.rollback import undo_all
+from engine.scope import Scope, swallowed
+from engine.signature import adapt
+from engine.storage import Storage
+from engine.turn import AbortEvent, Turn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.driver import Clock, EngineDriver
+    from engine.hooks import Hooks
+    from engine.ids import Ids
+
+T = TypeVar("T")
+
+_NEVER_ROLLED_BACK = (HistoryDivergedError, YieldSwallowedError, RollbackCheckpointError, StalledError)
+"""Faults of the deployed code or of its process, not of the business: history stays, and recover() goes on from it."""
+
+
+class WorkflowResult(Struct, Generic[T], frozen=True, kw_only=True):
+    """How a run ended.
+
+    ``output`` is set where ``state`` is completed. Where it is sleeping, ``sleep_until`` is the alarm (milliseconds since the
+    epoch) and ``waiting_for_messages`` the names waited for (``[]`` = any), each None where there is none.
+    """
+
+    state: WorkflowState
+    output: T | None = None
+    sleep_until: int | None = None
+    waiting_for_messages: list[str] | None = None
+
+
+class Run:
+    """One run of one workflow."""
+
+    def __init__(
+        self,
+        *,
+        workflow_id: str,
+        fn: Callable[..., Any],
+        given: Any,
+        driver: EngineDriver,
+        is_live: bool,
+        hooks: Hooks,
+        clock: Clock,
+        ids: Ids,
+    ) -> None:
+        self.workflow_id = workflow_id
+        self.driver = driver
+        self.clock = clock
+        self.hooks = hooks
+        self.ids = ids
+        self.abort = AbortEvent()
+        self.turn: Turn | None = None
+        self.is_cancelled = False
+        self._fn = fn
+        self._body = adapt(fn)
+        self._given = given
+        self._is_live = is_live
+        self._storage = Storage()
+        self._flusher: Flusher | None = None
+        self._input: Any = None
+        self._started_at = 0
+
+    # --- from outside -----------------------------------------------------------------------------------------------
+
+    def evict(self) -> None:
+        """Ask the run to stop soon."""
+        self.abort.set()
+        if self.turn is not None:
+            self.turn.evict()
+
+    def stop(self) -> None:
+        """Stop the run now."""
+        self.evict()
+        if self.turn is not None:
+            self.turn.stop()
+
+    # --- the run ----------------------------------------------------------------------------------------------------
+
+    async def execute(self) -> WorkflowResult[Any]:
+        """Run until the workflow ends, waits or must stop.
+
+        Raises:
+            EvictedError: the workflow was cancelled earlier.
+            WorkflowFailedError: it had failed earlier.
+            FencedError: somebody else holds the lease.
+            DriverError: the store failed; state and history are as last committed.
+            Exception: the workflow's own error, when it fails now.
+        """
+        ended = await self._load()
+        if ended is not None:
+            return ended
+        try:
+            return await self._execute()
+        except CommitTooLarge as error:
+            await self._fail_oversized(error)
+            raise
+        finally:
+            if self._flusher is not None:
+                self._flusher.close()
+
+    async def _execute(self) -> WorkflowResult[Any]:
+        storage = self._storage
+        self._read_input()
+        if storage.state is WorkflowState.ROLLING_BACK:
+            return await self._resume_rollback()
+        storage.state = WorkflowState.RUNNING
+        if self.driver.deaths >= 2 * limits.DEATHS_MAX:
+            raise await self._failed(self._new_turn(), _stalled(self.driver.deaths))
+        while True:
+            turn = self._new_turn()
+            try:
+                return await self._run_once(turn)
+            except InboxMovedError:
+                # A message came between load and yield: look again, from the top, before anyone goes to sleep.
+                await self.driver.message_driver.refresh()
+                storage.begin_run()
+                storage.state = WorkflowState.RUNNING
+
+    async def _load(self) -> WorkflowResult[Any] | None:
+        self._storage = storage = Storage.load(await self.driver.list(b""))
+        await self.driver.message_driver.refresh()
+        await self.hooks.history_updated(storage)
+        match storage.state:
+            case WorkflowState.CANCELLED:
+                raise EvictedError("the workflow was cancelled")
+            case WorkflowState.COMPLETED:
+                return WorkflowResult(state=WorkflowState.COMPLETED, output=self._stored_output())
+            case WorkflowState.FAILED:
+                raise stored_failure(storage)
+        self._flusher = Flusher(storage, self.driver, self.clock, self.hooks, self.driver.deaths)
+        started_at = self.driver.started_at
+        self._started_at = _first_instant(storage, self.clock.now()) if started_at is None else started_at
+        return None
+
+    def _stored_output(self) -> Any:
+        output = self._storage.output
+        return None if output is None else values.decode(output, values.return_type(self._fn))
+
+    def _read_input(self) -> None:
+        if self._storage.input is None:
+            data = values.encode(self._given)
+            Scope.root(self._new_turn()).check_size(data, "the workflow's input")
+            self._storage.set_input(data)
+        assert self._storage.input is not None
+        self._input = values.decode(self._storage.input, values.input_type(self._fn, 1))
+
+    def _new_turn(self, *, is_collecting: bool = False) -> Turn:
+        self.turn = Turn(
+            workflow_id=self.workflow_id,
+            storage=self._storage,
+            driver=self.driver,
+            clock=self.clock,
+            ids=self.ids,
+            hooks=self.hooks,
+            is_live=self._is_live and not is_collecting,
+            is_collecting=is_collecting,
+            flusher=self._flusher,
+            abort=self.abort,
+            started_at=self._started_at,
+        )
+        return self.turn
+
+    # --- one pass through the workflow's code -------------------------------------------------------------------------
+
+    async def _run_once(self, turn: Turn) -> WorkflowResult[Any]:
+        try:
+            output = await self._call(turn)
+        except InboxMovedError:
+            raise
+        except Yield as signal:
+            return await self._yielded(turn, signal)
+        except FencedError:
+            raise
+        except (EvictedError, asyncio.CancelledError) as error:
+            return await self._evicted(turn, error)
+        except Exception as error:
+            raise await self._failed(turn, error) from error.__cause__
+        finally:
+            turn.close()
+        return await self._completed(turn, output)
+
+    async def _call(self, turn: Turn) -> tuple[bytes, Any]:
+        root = Scope.root(turn)
+        work = turn.spawn(lambda: self._workflow(turn, root))
+        try:
+            if self._is_live:
+                await self._keep_alive(turn, work)
+            await asyncio.wait([work])
+        except asyncio.CancelledError:
+            turn.stop()
+            raise
+        finally:
+            await turn.drain()
+        value = work.result()
+        return root.store(value, values.return_type(self._fn), "the workflow")
+
+    async def _workflow(self, turn: Turn, root: Scope) -> Any:
+        try:
+            value = await self._body(Context(root), self._input)
+        except Yield:
+            # A yield that reaches the top as it was raised: unless something else has ended the run meanwhile.
+            _raise_fatal(turn)
+            raise
+        except ControlFlow:
+            _raise_fatal(turn)
+            raise
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            _raise_fatal(turn)
+            if turn.is_unwinding:
+                raise turn.fail(swallowed(root)) from None
+            if turn.is_refusing:
+                raise EvictedError from None
+            raise
+        _raise_fatal(turn)
+        if turn.is_unwinding:
+            raise turn.fail(swallowed(root))
+        if turn.is_refusing:
+            turn.check()
+            raise EvictedError
+        root.close()
+        return value
+
+    async def _keep_alive(self, turn: Turn, work: asyncio.Task[Any]) -> None:
+        """Live mode: keep waits in memory, look for messages, and store that the workflow sleeps while it does."""
+        while not work.done():
+            turn.stirred.clear()
+            waits = turn.pending()
+            if turn.working == 0 and waits is not None:
+                await self._store_sleep(turn, waits)
+            watch = AbortEvent(self.abort)
+            waiters = [asyncio.ensure_future(turn.stirred.wait())]
+            if waits is not None and waits.names is not None:
+                waiters.append(asyncio.ensure_future(self.driver.wait_for_messages(waits.names, watch)))
+            try:
+                await asyncio.wait([work, *waiters], return_when=asyncio.FIRST_COMPLETED)
+                if len(waiters) > 1 and waiters[1].done() and not self.abort.is_set():
+                    waiters[1].result()
+                    await self.driver.message_driver.refresh()
+                    turn.resume_message_waits()
+            finally:
+                watch.set()
+                for waiter in waiters:
+                    waiter.cancel()
+                await asyncio.wait(waiters)
+            if turn.working and not self.abort.is_set():
+                self._storage.state = WorkflowState.RUNNING
+
+    async def _store_sleep(self, turn: Turn, waits: Yield) -> None:
+        self._storage.state = WorkflowState.SLEEPING
+        alarm = Alarm(waits.deadline)
+        if self._storage.has_news():
+            await self._finish(turn, alarm)
+        await self._set_alarm(alarm, is_committed=self._flusher is not None and self._flusher.is_atomic)
+
+    # --- how it ends ------------------------------------------------------------------------------------------------
+
+    async def _completed(self, turn: Turn, output: tuple[bytes, Any]) -> WorkflowResult[Any]:
+        data, value = output
+        self._storage.state = WorkflowState.COMPLETED
+        self._storage.set_output(data)
+        await self._finish(turn, Alarm(None))
+        return WorkflowResult(state=WorkflowState.COMPLETED, output=value)
+
+    async def _yielded(self, turn: Turn, signal: Yield) -> WorkflowResult[Any]:
+        waits = turn.unwound or signal
+        self._storage.state = WorkflowState.SLEEPING
+        await self._finish(turn, Alarm(waits.deadline), yields=True, names=waits.names)
+        return WorkflowResult(
+            state=WorkflowState.SLEEPING,
+            sleep_until=waits.deadline,
+            waiting_for_messages=None if waits.names is None else list(waits.names),
+        )
+
+    async def _evicted(self, turn: Turn, error: BaseException) -> WorkflowResult[Any]:
+        assert self._flusher is not None
+        if self._flusher.failure is not None:
+            raise self._flusher.failure
+        if self.is_cancelled:
+            self._storage.state = WorkflowState.CANCELLED
+            await self._finish(turn, Alarm(None))
+        elif self._storage.has_news():
+            await self._finish(turn, None)
+        if isinstance(error, asyncio.CancelledError) and not self.abort.is_set():
+            raise error
+        return WorkflowResult(state=self._storage.state)
+
+    async def _failed(self, turn: Turn, error: Exception) -> BaseException:
+        """Store the failure, undo what can be undone, and give the error to raise."""
+        assert self._flusher is not None
+        if self._flusher.failure is not None:
+            return self._flusher.failure
+        if isinstance(error, OperatorError) and not isinstance(error, StalledError):
+            return error
+        info = error_info(error)
+        stored = values.StoredError(
+            name=info.name, message=info.message, stack=info.stack, metadata=info.metadata or None
+        )
+        self._storage.set_error(values.encode_error(stored))
+        if turn.has_checkpoint and not isinstance(error, _NEVER_ROLLED_BACK):
+            evicted = await self._roll_back()
+            if evicted is not None:
+                return evicted
+        self._storage.state = WorkflowState.FAILED
+        await self._finish(turn, Alarm(None))
+        if not self.hooks.is_reported(error):
+            await self.hooks.failed(RunErrorEvent(workflow_id=self.workflow_id, error=info))
+        return error
+
+    async def _fail_oversized(self, error: CommitTooLarge) -> None:
+        """A commit that can never be taken would be tried for ever: fail the workflow from what is stored."""
+        storage = self._storage = Storage.load(await self.driver.list(b""))
+        self._flusher = Flusher(storage, self.driver, self.clock, self.hooks, 0)
+        storage.state = WorkflowState.FAILED
+        storage.set_error(values.encode_error(values.StoredError(name=type(error).__name__, message=str(error))))
+        await self._finish(self._new_turn(), Alarm(None))
+
+    async def _finish(
+        self, turn: Turn, alarm: Alarm | None, *, yields: bool = False, names: tuple[str, ...] | None = None
+    ) -> None:
+        assert self._flusher is not None
+        turn.close()
+        await self._flusher.finish(alarm=alarm, yields=yields, names=names)
+        if alarm is not None:
+            await self._set_alarm(alarm, is_committed=self._flusher.is_atomic)
+
+    async def _set_alarm(self, alarm: Alarm, *, is_committed: bool) -> None:
+        if is_committed:
+            return
+        if alarm.at is None:
+            await self.driver.clear_alarm(self.workflow_id)
+        else:
+            await self.driver.set_alarm(self.workflow_id, alarm.at)
+
+    # --- rollback ---------------------------------------------------------------------------------------------------
+
+    async def _resume_rollback(self) -> WorkflowResult[Any]:
+        evicted = await self._roll_back()
+        if evicted is not None:
+            return WorkflowResult(state=self._storage.state)
+        self._storage.state = WorkflowState.FAILED
+        assert self.turn is not None
+        await self._finish(self.turn, Alarm(None))
+        raise stored_failure(self._storage)
+
+    async def _roll_back(self) -> BaseException | None:
+        """Undo completed steps; the eviction that cut it short, or None."""
+        undos = await self._collect()
+        if not undos:
+            return None
+        turn = self._new_turn()
+        if self._storage.state is not WorkflowState.ROLLING_BACK:
+            self._storage.state = WorkflowState.ROLLING_BACK
+            await self._finish(turn, None)
+        try:
+            await undo_all(turn, undos)
+        except FencedError:
+            raise
+        except EvictedError as evicted:
+            return evicted
+        return None
+
+    async def _collect(self) -> list[Any]:
+        """The undos of every completed step, from a read-only replay that ends where history does."""
+        self._storage.begin_run()
+        turn = self._new_turn(is_collecting=True)
+        root = Scope.root(turn)
+        work = turn.spawn(lambda: self._body(Context(root), self._input))
+        await asyncio.wait([work])
+        await turn.drain()
+        if not work.cancelled():
+            # Whatever the code did on its way to the frontier has happened before, and was dealt with then.
+            work.exception()
+        turn.close()
+        return turn.undos
+
+
+def _raise_fatal(turn: Turn) -> None:
+    if turn.fatal is not None:
+        raise turn.fatal
+
+
+def _stalled(deaths: int) -> StalledError:
+    return StalledError(
+        f"the process died {deaths} times in a row; mend the cause (memory, an endless loop), then call recover()"
+    )
+
+
+def stored_failure(storage: Storage) -> WorkflowFailedError:
+    """The error of a workflow that has failed, from history."""
+    if storage.error is None:
+        return WorkflowFailedError("Error", "the workflow failed")
+    stored = values.decode_error(storage.error)
+    return WorkflowFailedError(stored.name, stored.message, stored.metadata)
+
+
+def _first_instant(storage: Storage, now: int) -> int:
+    """The start of a workflow as far as its history tells (milliseconds)."""
+    return min((metadata.created_at for metadata in storage.all_metadata().values()), default=now)

@@ -1,0 +1,359 @@
+"""A place in a run, and the one door into history: every operation of every kind enters through ``open``.
+
+A scope is the root of a workflow, a branch, a try block or one iteration of a loop. It knows which names its code has used
+in this run, which operation is under way, and whether what it does is still a replay.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from engine import bare, keys, limits, message_record, values
+from engine.entry import Entry, EntryMetadata, MessageEntry, RemovedEntry, SleepEntry
+from engine.errors import (
+    CancelledError,
+    EntryInProgressError,
+    HistoryDivergedError,
+    InvalidIdError,
+    RollbackStopError,
+    UnstorableValueError,
+    YieldSwallowedError,
+)
+from engine.location import render
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from engine.entry import EntryKind
+    from engine.location import Location, PathSegment
+    from engine.turn import AbortEvent, Turn
+
+T = TypeVar("T")
+
+
+class Scope:
+    """One place in a run.
+
+    Attributes:
+        turn: the run that it belongs to.
+        location: where it stands; ``()`` is the root.
+        key: the key prefix of everything below it.
+        abort: set when the work of this scope is no longer wanted.
+        is_in_race: whether it lies in a race that is not decided, so that what it takes may have to be given back.
+        is_replaying: no operation of it has acted in this run yet, and an earlier run left entries in it.
+        open_messages: completable messages that were received here and are not completed.
+        checkpoint: whether a rollback checkpoint was passed, here or in a parent before this scope began.
+    """
+
+    __slots__ = (
+        "_chance",
+        "_composites",
+        "_finished_at",
+        "_parent",
+        "_pending",
+        "_pending_work",
+        "_unwound",
+        "_used",
+        "abort",
+        "checkpoint",
+        "is_in_race",
+        "is_replaying",
+        "key",
+        "location",
+        "open_messages",
+        "turn",
+    )
+
+    def __init__(self, turn: Turn, location: Location, key: bytes, parent: Scope | None) -> None:
+        self.turn = turn
+        self.location = location
+        self.key = key
+        self._parent = parent
+        self.abort: AbortEvent = turn.abort if parent is None else parent.abort
+        self.is_in_race = parent is not None and parent.is_in_race
+        self.checkpoint = parent is not None and parent.checkpoint
+        self.open_messages: dict[str, None] = {}
+        self.is_replaying = turn.storage.first_unvisited(key) is not None
+        self._used: set[str] = set()
+        self._pending: str | None = None
+        self._pending_work: Coroutine[Any, Any, Any] | None = None
+        self._finished_at = 0
+        self._composites: list[bytes] = []
+        self._chance = 0
+        self._unwound = 0
+
+    @classmethod
+    def root(cls, turn: Turn) -> Scope:
+        """The scope of a workflow's own body."""
+        return cls(turn, (), keys.HISTORY_PREFIX, None)
+
+    def child(self, segment: PathSegment, key: bytes) -> Scope:
+        """The scope at ``key``, one ``segment`` below this one."""
+        return Scope(self.turn, (*self.location, segment), key, self)
+
+    # --- one operation at a time -------------------------------------------------------------------------------------
+
+    def operation(self, name: str, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """``work`` as the operation ``name`` of this scope; must be awaited before the next one is made.
+
+        Raises:
+            EntryInProgressError: another one is unfinished, or was never awaited.
+        """
+        if self._pending is not None:
+            work.close()
+            raise self._in_progress()
+        self._pending = name
+        guarded = self._pending_work = self._guard(work)
+        return guarded
+
+    async def _guard(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            self._enter()
+        except BaseException:
+            work.close()
+            self._pending = None
+            raise
+        try:
+            return await work
+        finally:
+            self._pending = None
+
+    def _enter(self) -> None:
+        turn = self.turn
+        if turn.is_unwinding:
+            self._unwound += 1
+            if self._unwound >= limits.UNWIND_OPERATIONS_MAX:
+                raise turn.fail(swallowed(self))
+            signal = turn.unwound
+            assert signal is not None
+            raise signal
+        turn.check()
+        if self.abort.is_set():
+            raise CancelledError("another branch won the race")
+
+    def _in_progress(self) -> EntryInProgressError:
+        name, work = self._pending, self._pending_work
+        if work is not None and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+            work.close()
+        error = EntryInProgressError(
+            f"cannot start another operation in {self.describe()} while {name!r} is unfinished: did you forget to await "
+            f"{name!r}? To run operations side by side use ctx.join"
+        )
+        self.turn.fail(error)
+        return error
+
+    def close(self) -> None:
+        """The code of this scope has returned: everything that history holds for it must have been visited.
+
+        Raises:
+            HistoryDivergedError: something was not.
+            EntryInProgressError: an operation was created and never awaited.
+        """
+        if self._pending is not None:
+            raise self._in_progress()
+        if (key := self.turn.storage.first_unvisited(self.key)) is not None:
+            raise self.diverged(
+                f"history has {self._render_key(key)}, which the code no longer reaches. Keep the operation, mark it with "
+                "ctx.removed(name, type), or branch on ctx.get_version(name, latest)"
+            )
+
+    # --- the door ---------------------------------------------------------------------------------------------------
+
+    def claim(self, name: str) -> None:
+        """Use ``name`` once in this execution of the scope."""
+        if name in self._used:
+            raise self.diverged(
+                f"the name {name!r} is used twice; every operation needs a name of its own in its scope"
+            )
+        if len(name.encode("utf-8", "surrogatepass")) > limits.NAME_BYTES_MAX:
+            raise InvalidIdError(f"the name {name[:40]!r}... is longer than {limits.NAME_BYTES_MAX} bytes")
+        self._used.add(name)
+
+    def next_name(self, stem: str) -> str:
+        """``stem``, or ``stem:2`` and so on where this execution of the scope has used it."""
+        if stem not in self._used:
+            return stem
+        number = 2
+        while f"{stem}:{number}" in self._used:
+            number += 1
+        return f"{stem}:{number}"
+
+    def open(self, name: str, kind: type[EntryKind]) -> tuple[bytes | None, Entry | None]:
+        """Enter history at ``name`` with an operation of ``kind``: its key, and the entry recorded there.
+
+        The key is None where the name was never registered; ``key_of`` gives one. In the read-only replay that collects
+        undos a missing entry is the frontier, where the replay ends.
+
+        Raises:
+            HistoryDivergedError: the name was used before, or the entry is of another kind.
+        """
+        self.claim(name)
+        return self.look(name, kind)
+
+    def look(self, name: str, kind: type[EntryKind]) -> tuple[bytes | None, Entry | None]:
+        """As ``open``, for a part of an operation whose name is claimed already."""
+        storage = self.turn.storage
+        index = storage.find_name(name)
+        if index is None:
+            return None, self._missing()
+        key = keys.child_key(self.key, index)
+        entry = storage.find(key)
+        if entry is None:
+            return key, self._missing()
+        storage.visited.add(key)
+        if type(entry.kind) is not kind:
+            raise self.diverged(self._mismatch(name, kind, entry.kind))
+        return key, entry
+
+    def _missing(self) -> None:
+        if self.turn.is_collecting:
+            raise RollbackStopError
+
+    def frontier(self) -> None:
+        """What is recorded here is not finished: the read-only replay that collects undos goes no further."""
+        if self.turn.is_collecting:
+            raise RollbackStopError
+
+    def act(self, *, is_step: bool = False) -> None:
+        """An operation of this scope goes beyond what history has: from here on it is no replay."""
+        if self.turn.is_collecting:
+            raise RollbackStopError
+        if self.turn.is_guarded:
+            self.turn.guard(is_step=is_step)
+        self.is_replaying = False
+
+    def key_of(self, name: str) -> bytes:
+        """The key of ``name`` in this scope; registers the name."""
+        return keys.child_key(self.key, self.turn.storage.register_name(name))
+
+    def record(self, name: str, kind: EntryKind, *, is_urgent: bool = True) -> Entry:
+        """Write a new entry at ``name``."""
+        storage = self.turn.storage
+        index = storage.register_name(name)
+        entry = Entry(self.turn.new_id(), (*self.location, index), kind)
+        storage.put(keys.child_key(self.key, index), entry, is_urgent=is_urgent)
+        return entry
+
+    def rewrite(self, key: bytes, entry: Entry, kind: EntryKind, *, is_urgent: bool = True) -> Entry:
+        """Change the entry at ``key``."""
+        changed = Entry(entry.id, entry.location, kind)
+        self.turn.storage.put(key, changed, is_urgent=is_urgent)
+        return changed
+
+    def store(self, value: Any, as_type: Any, what: str) -> tuple[bytes, Any]:
+        """The stored form of ``value``, and the value as it will be read back; ``what`` names its origin in errors.
+
+        Raises:
+            UnstorableValueError: it has none, or is too large for the driver.
+        """
+        try:
+            data, value = values.round_trip(value, as_type)
+        except UnstorableValueError as error:
+            raise UnstorableValueError(f"{what} returned what cannot be stored: {error}") from error
+        self.check_size(data, what)
+        return data, value
+
+    def check_size(self, data: bytes, what: str) -> None:
+        """Raise where ``data`` is larger than the driver can keep."""
+        most = self.turn.driver.value_bytes_max
+        if len(data) > most:
+            raise UnstorableValueError(
+                f"the value of {what} has {len(data)} bytes; this store keeps at most {most}. Put the data into S3 and "
+                "keep its key"
+            )
+
+    def visit_below(self, key: bytes) -> None:
+        """Count everything below ``key`` as visited: its operation answers from history without entering it."""
+        storage = self.turn.storage
+        if storage.loaded_count:
+            storage.visited.update(storage.below(key))
+
+    # --- divergence -------------------------------------------------------------------------------------------------
+
+    def diverged(self, why: str) -> HistoryDivergedError:
+        """The error that ends this run because code and history disagree, even where workflow code swallows it."""
+        error = HistoryDivergedError(f"at {self.describe()}: {why}")
+        self.turn.fail(error)
+        return error
+
+    def describe(self) -> str:
+        """The location in words, for messages."""
+        return repr(render(self.location, self.turn.storage.names)) if self.location else "the workflow's own scope"
+
+    def _mismatch(self, name: str, wanted: type[EntryKind], found: EntryKind) -> str:
+        path = "/".join(part for part in (render(self.location, self.turn.storage.names), name) if part)
+        if isinstance(found, RemovedEntry):
+            return (
+                f"{path!r} is a {wanted.kind} in the code, but history recorded it as removed ({found.original_type}); "
+                "give the new operation another name"
+            )
+        return (
+            f"{path!r} is a {wanted.kind} in the code, but history has a {found.kind} there. Give the new operation "
+            "another name and mark the old one with ctx.removed(name, type), or branch on ctx.get_version(name, latest)"
+        )
+
+    def _render_key(self, key: bytes) -> str:
+        entry = self.turn.storage.find(key)
+        assert entry is not None
+        return f"a {entry.kind.kind} at {render(entry.location, self.turn.storage.names)!r}"
+
+    def has_leftovers(self) -> bool:
+        """Whether an earlier run left an entry in this scope that this run has not visited yet."""
+        return self.turn.storage.first_unvisited(self.key) is not None
+
+    # --- deterministic helpers --------------------------------------------------------------------------------------
+
+    def finished(self, at: int, *, composite: bytes | None = None) -> None:
+        """An operation of this scope finished at ``at``; ``composite`` is its key where what is below it counts too."""
+        self._finished_at = max(self._finished_at, at)
+        if composite is not None:
+            self._composites.append(composite)
+
+    def now(self) -> int:
+        """The instant (milliseconds) of the latest finished operation of this scope and its parents, else the start."""
+        if self._composites:
+            self._finished_at = max(self._finished_at, *(self._latest_below(key) for key in self._composites))
+            self._composites.clear()
+        above = self.turn.started_at if self._parent is None else self._parent.now()
+        return max(self._finished_at, above)
+
+    def _latest_below(self, key: bytes) -> int:
+        storage = self.turn.storage
+        latest = 0
+        for entry_key in storage.below(key):
+            entry = storage.find(entry_key)
+            assert entry is not None
+            latest = max(latest, instant_of(entry, storage.find_metadata(entry.id)))
+        return latest
+
+    def chance(self) -> bytes:
+        """32 bytes that are different at every call and equal on replay."""
+        self._chance += 1
+        seed = f"{len(self.turn.workflow_id)}:{self.turn.workflow_id}:{self._chance}:".encode("utf-8", "surrogatepass")
+        return hashlib.sha256(seed + bare.encode_location(self.location)).digest()
+
+
+def instant_of(entry: Entry, metadata: EntryMetadata | None) -> int:
+    """When an entry finished, as far as history tells (milliseconds), else 0."""
+    if metadata is not None and metadata.completed_at is not None:
+        return metadata.completed_at
+    if isinstance(entry.kind, SleepEntry) and entry.kind.state != 0:
+        return entry.kind.deadline if entry.kind.state == 1 else 0
+    if isinstance(entry.kind, MessageEntry):
+        return message_instant(entry.kind)
+    return 0
+
+
+def message_instant(kind: MessageEntry) -> int:
+    """When a recorded message was sent (milliseconds), 0 for a count."""
+    return message_record.decode(kind.name, kind.data).created_at
+
+
+def swallowed(scope: Scope) -> YieldSwallowedError:
+    """The error of workflow code that caught the engine's control flow."""
+    return YieldSwallowedError(
+        f"in {scope.describe()} workflow code caught the signal by which the engine suspends a run and went on. Catch "
+        "Exception, not BaseException, and use no bare except around ctx operations"
+    )

@@ -1,0 +1,45 @@
+"""A logger for workflow code: silent while its scope replays, and carrying where it logs from."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from engine.location import render
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+    from engine.scope import Scope
+
+    _Adapter = logging.LoggerAdapter[logging.Logger]
+else:
+    _Adapter = logging.LoggerAdapter
+
+_LOGGER = logging.getLogger("torpor.workflow")
+
+
+class ScopeLog(_Adapter):
+    """A standard logger, ``torpor.workflow``, whose records have ``workflow_id``, ``location`` and ``attempt``.
+
+    ``attempt`` counts the runs that died since the last commit, from 1.
+    """
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__(_LOGGER, {})
+        self._scope = scope
+
+    def isEnabledFor(self, level: int) -> bool:
+        """Whether a record of ``level`` would be written now: never during a replay."""
+        return not self._scope.is_replaying and not self._scope.turn.is_collecting and super().isEnabledFor(level)
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        """Add the fields to one record."""
+        turn = self._scope.turn
+        extra = {
+            "workflow_id": turn.workflow_id,
+            "location": render(self._scope.location, turn.storage.names),
+            "attempt": turn.flusher.deaths + 1,
+            **(kwargs.get("extra") or {}),
+        }
+        return msg, {**kwargs, "extra": extra}

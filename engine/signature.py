@@ -1,0 +1,26 @@
+"""How many arguments an author's function takes, so that one with the context alone may leave the second out."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_BOTH = 2
+
+
+def takes_state(fn: Callable[..., Any]) -> bool:
+    """Whether ``fn`` takes a second positional argument besides the context."""
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    positional = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    return len(positional) >= _BOTH or any(one.kind is one.VAR_POSITIONAL for one in parameters)
+
+
+def adapt(fn: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    """``fn`` as a function of two arguments; the second is dropped where it takes only the context."""
+    return fn if takes_state(fn) else lambda context, _second: fn(context)

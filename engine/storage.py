@@ -1,0 +1,388 @@
+"""A workflow's history in memory: what was loaded, what has changed since, and the commit that carries the changes.
+
+Entries are kept by key, decoded when they are first looked at, so that loading costs nothing per entry beyond the
+listing. A change marks its key; ``gather`` turns all marks into one ``Commit`` and moves them into ``_in_flight``, where
+they stay until ``settled`` says that every write has succeeded or ``restore`` brings them back.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+from engine import bare, keys, message_record
+from engine.changes import Changes
+from engine.commit import Commit
+from engine.entry import Entry, EntryMetadata, MessageEntry
+from engine.errors import CorruptHistoryError
+from engine.lifecycle import WorkflowState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.commit import Alarm, Outgoing, Reply
+    from engine.entry import Message
+
+
+class Storage:
+    """One workflow's names, entries, metadata and fields, with marks on what is not yet committed.
+
+    Attributes:
+        names: the name registry, by index.
+        entry_keys: the keys of all entries, sorted, so that a scope is a slice.
+        loaded_count: how many entries an earlier run left; 0 means that nothing can be unvisited.
+        state: the workflow's state as of now, committed or not.
+        is_urgent: something changed that must be committed before anything else acts.
+    """
+
+    __slots__ = (
+        "_changes",
+        "_entries",
+        "_flushed_names",
+        "_flushed_state",
+        "_in_flight",
+        "_metadata",
+        "_name_index",
+        "_recorded_messages",
+        "entry_keys",
+        "error",
+        "input",
+        "is_urgent",
+        "loaded_count",
+        "names",
+        "output",
+        "state",
+        "visited",
+    )
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.entry_keys: list[bytes] = []
+        self.loaded_count = 0
+        self.visited: set[bytes] = set()
+        self.state = WorkflowState.PENDING
+        self.input: bytes | None = None
+        self.output: bytes | None = None
+        self.error: bytes | None = None
+        self.is_urgent = False
+        self._name_index: dict[str, int] = {}
+        self._entries: dict[bytes, Entry | bytes] = {}
+        self._metadata: dict[str, EntryMetadata | bytes] = {}
+        self._recorded_messages: set[str] | None = None
+        self._flushed_names = 0
+        self._flushed_state: WorkflowState | None = None
+        self._changes = Changes()
+        self._in_flight: Changes | None = None
+
+    @classmethod
+    def load(cls, pairs: list[tuple[bytes, bytes]]) -> Storage:
+        """The storage that holds ``pairs`` (sorted by key), as a driver lists them.
+
+        Raises:
+            CorruptHistoryError: a key or a state that no engine wrote.
+        """
+        storage = cls()
+        for key, value in pairs:
+            storage._load_pair(key, value)
+        storage._flushed_names = len(storage.names)
+        storage.entry_keys = list(storage._entries)
+        storage.loaded_count = len(storage.entry_keys)
+        return storage
+
+    def _load_pair(self, key: bytes, value: bytes) -> None:
+        if key.startswith(keys.HISTORY_PREFIX):
+            self._entries[key] = value
+        elif key.startswith(keys.METADATA_PREFIX):
+            self._metadata[keys.parse_metadata_key(key)] = value
+        elif key.startswith(keys.NAMES_PREFIX):
+            self._load_name(keys.parse_name_key(key), value)
+        elif key == keys.STATE_KEY:
+            self.state = self._flushed_state = _parse_state(value)
+        elif key == keys.OUTPUT_KEY:
+            self.output = value
+        elif key == keys.ERROR_KEY:
+            self.error = value
+        elif key == keys.INPUT_KEY:
+            self.input = value
+
+    def _load_name(self, index: int, value: bytes) -> None:
+        if index != len(self.names):
+            raise CorruptHistoryError(f"the name registry has a gap: expected index {len(self.names)}, found {index}")
+        name = value.decode("utf-8", "surrogateescape")
+        self.names.append(name)
+        self._name_index[name] = index
+
+    # --- names --------------------------------------------------------------------------------------------------
+
+    def find_name(self, name: str) -> int | None:
+        """The index of ``name``, or None where it was never used."""
+        return self._name_index.get(name)
+
+    def register_name(self, name: str) -> int:
+        """The index of ``name``, given now where it was never used."""
+        index = self._name_index.get(name)
+        if index is None:
+            index = len(self.names)
+            self.names.append(name)
+            self._name_index[name] = index
+        return index
+
+    # --- entries and metadata -----------------------------------------------------------------------------------
+
+    def find(self, key: bytes) -> Entry | None:
+        """The entry at ``key``, or None."""
+        entry = self._entries.get(key)
+        if type(entry) is bytes:
+            entry = self._entries[key] = _decode_entry(key, entry)
+        return entry  # type: ignore[return-value]  # decoded above where it was bytes
+
+    def put(self, key: bytes, entry: Entry, *, is_urgent: bool = True) -> None:
+        """Store an entry, new or changed."""
+        if key not in self._entries:
+            insert_key(self.entry_keys, key)
+        self._entries[key] = entry
+        self._changes.entries[key] = None
+        self.visited.add(key)
+        if is_urgent:
+            self.is_urgent = True
+
+    def find_metadata(self, entry_id: str) -> EntryMetadata | None:
+        """The metadata of an entry, or None."""
+        metadata = self._metadata.get(entry_id)
+        if type(metadata) is bytes:
+            metadata = self._metadata[entry_id] = bare.decode_metadata(metadata)
+        return metadata  # type: ignore[return-value]  # decoded above where it was bytes
+
+    def put_metadata(self, entry_id: str, metadata: EntryMetadata) -> None:
+        """Store an entry's metadata, new or changed."""
+        self._metadata[entry_id] = metadata
+        self._changes.metadata[entry_id] = None
+
+    def below(self, scope_key: bytes) -> list[bytes]:
+        """The keys of every entry below ``scope_key`` (itself left out), sorted."""
+        start, end = keys.range_of(scope_key)
+        found = self.entry_keys[bisect_left(self.entry_keys, start) : bisect_left(self.entry_keys, end)]
+        return found[1:] if found and found[0] == scope_key else found
+
+    def between(self, start: bytes, end: bytes) -> list[bytes]:
+        """The keys of every entry with ``start <= key < end``, sorted."""
+        return self.entry_keys[bisect_left(self.entry_keys, start) : bisect_left(self.entry_keys, end)]
+
+    def first_unvisited(self, scope_key: bytes) -> bytes | None:
+        """The first entry below ``scope_key`` that an earlier run left and this run has not visited, or None."""
+        if not self.loaded_count:
+            return None
+        start, end = keys.range_of(scope_key)
+        entry_keys, visited = self.entry_keys, self.visited
+        for index in range(bisect_left(entry_keys, start), len(entry_keys)):
+            key = entry_keys[index]
+            if key >= end:
+                return None
+            if key not in visited and key != scope_key:
+                return key
+        return None
+
+    def latest_id(self) -> str | None:
+        """The last entry id in order of creation, as far as metadata tells, or None."""
+        return max(self._metadata, default=None)
+
+    def remove_range(self, start: bytes, end: bytes) -> list[Entry]:
+        """Remove every entry with ``start <= key < end``, with its metadata; the removal rides on the next commit."""
+        low, high = bisect_left(self.entry_keys, start), bisect_left(self.entry_keys, end)
+        removed = self.entry_keys[low:high]
+        if not removed:
+            return []
+        del self.entry_keys[low:high]
+        entries = [self._remove(key) for key in removed]
+        self._changes.ranges.append((start, end))
+        return entries
+
+    def remove(self, key: bytes) -> None:
+        """Remove one entry with its metadata; the removal rides on the next commit."""
+        del self.entry_keys[bisect_left(self.entry_keys, key)]
+        self._remove(key)
+        self._changes.deletes[key] = None
+
+    def _remove(self, key: bytes) -> Entry:
+        entry = self.find(key)
+        assert entry is not None
+        del self._entries[key]
+        self.visited.discard(key)
+        self._changes.entries.pop(key, None)
+        self._changes.metadata.pop(entry.id, None)
+        if self._metadata.pop(entry.id, None) is not None:
+            self._changes.deletes[keys.metadata_key(entry.id)] = None
+        return entry
+
+    def entries(self) -> Iterator[tuple[bytes, Entry]]:
+        """Every entry with its key, sorted by key."""
+        for key in self.entry_keys:
+            entry = self.find(key)
+            assert entry is not None
+            yield key, entry
+
+    def all_metadata(self) -> dict[str, EntryMetadata]:
+        """The metadata of every entry that has any."""
+        return {entry_id: found for entry_id in self._metadata if (found := self.find_metadata(entry_id)) is not None}
+
+    def begin_run(self) -> None:
+        """Start over from the top: what is stored now was left by an earlier run, and nothing is visited."""
+        self.loaded_count = len(self.entry_keys)
+        self.visited = set()
+
+    # --- messages -----------------------------------------------------------------------------------------------
+
+    def consume(self, message: Message) -> None:
+        """``message`` leaves the inbox with the next commit."""
+        self._changes.returned.pop(message.id, None)
+        self._changes.consumed[message.id] = None
+        self.hold(message.id)
+        self.is_urgent = True
+
+    def hold(self, message_id: str) -> None:
+        """This run has ``message_id``; nobody else may receive it."""
+        self._known_messages().add(message_id)
+
+    def give_back(self, message: Message) -> None:
+        """``message``, which a race's loser had taken, returns to the inbox with the next commit."""
+        self._known_messages().discard(message.id)
+        if message.id in self._changes.consumed:
+            del self._changes.consumed[message.id]
+        else:
+            self._changes.returned[message.id] = message
+        self.is_urgent = True
+
+    def is_recorded(self, message_id: str) -> bool:
+        """Whether history has this message already, consumed or still to be completed."""
+        return message_id in self._known_messages()
+
+    def _known_messages(self) -> set[str]:
+        if self._recorded_messages is None:
+            self._recorded_messages = set()
+            for _, entry in self.entries():
+                if type(entry.kind) is MessageEntry and (found := message_record.read_id(entry.kind.data)) is not None:
+                    self._recorded_messages.add(found)
+        return self._recorded_messages
+
+    def reply(self, reply: Reply) -> None:
+        """Answer a completable message with the next commit."""
+        self._changes.replies.append(reply)
+        self.is_urgent = True
+
+    def send(self, outgoing: Outgoing) -> None:
+        """Send a message with the next commit."""
+        self._changes.outgoing.append(outgoing)
+        self.is_urgent = True
+
+    # --- fields -------------------------------------------------------------------------------------------------
+
+    def set_input(self, value: bytes) -> None:
+        """Keep the workflow's input (CBOR)."""
+        self.input = self._changes.fields[keys.INPUT_KEY] = value
+
+    def set_output(self, value: bytes | None) -> None:
+        """Keep the workflow's output (CBOR), or remove it."""
+        self.output = self._changes.fields[keys.OUTPUT_KEY] = value
+
+    def set_error(self, value: bytes | None) -> None:
+        """Keep the workflow's error (a CBOR map), or remove it."""
+        self.error = self._changes.fields[keys.ERROR_KEY] = value
+
+    # --- flushing -----------------------------------------------------------------------------------------------
+
+    def is_dirty(self) -> bool:
+        """Whether anything but the state waits to be committed."""
+        return not self._changes.is_empty() or len(self.names) > self._flushed_names
+
+    def has_news(self) -> bool:
+        """Whether a commit now would write anything."""
+        return self.is_dirty() or self.state is not self._flushed_state
+
+    def is_state_committed(self) -> bool:
+        """Whether the state as of now is what is stored."""
+        return self.state is self._flushed_state
+
+    def gather(
+        self, *, alarm: Alarm | None = None, yields: bool = False, names: tuple[str, ...] | None = None
+    ) -> Commit:
+        """Everything uncommitted as one commit. Follow it with ``settled`` or ``restore``, before the next one."""
+        assert self._in_flight is None
+        changes, self._changes = self._changes, Changes()
+        self._in_flight = changes
+        self.is_urgent = False
+        state = None if self.state is self._flushed_state else self.state
+        return Commit(
+            puts=self._encode_puts(changes, state),
+            deletes=[*changes.deletes, *(key for key, value in changes.fields.items() if value is None)],
+            ranges=changes.ranges,
+            consumed=list(changes.consumed),
+            replies=changes.replies,
+            returned=list(changes.returned.values()),
+            outgoing=changes.outgoing,
+            alarm=alarm,
+            state=state,
+            yields=yields,
+            names=names,
+        )
+
+    def _encode_puts(self, changes: Changes, state: WorkflowState | None) -> list[tuple[bytes, bytes]]:
+        puts = [
+            (keys.name_key(index), self.names[index].encode("utf-8", "surrogateescape"))
+            for index in range(self._flushed_names, len(self.names))
+        ]
+        entries, metadata = self._entries, self._metadata
+        puts += [(key, _encoded_entry(entries[key])) for key in changes.entries]
+        puts += [(keys.metadata_key(entry_id), _encoded_metadata(metadata[entry_id])) for entry_id in changes.metadata]
+        if changes.fields:
+            puts += [(key, value) for key, value in changes.fields.items() if value is not None]
+        if state is not None:
+            puts.append((keys.STATE_KEY, state.value.encode()))
+        return puts
+
+    def settled(self, names_count: int, state: WorkflowState | None) -> None:
+        """The gathered commit is stored; ``names_count`` and ``state`` are what it carried."""
+        self._in_flight = None
+        self._flushed_names = names_count
+        if state is not None:
+            self._flushed_state = state
+
+    def restore(self) -> None:
+        """The gathered commit was not stored: mark everything again that it carried and that is still there."""
+        assert self._in_flight is not None
+        self._changes.prepend(self._in_flight)
+        for key in [key for key in self._changes.entries if key not in self._entries]:
+            del self._changes.entries[key]
+        for entry_id in [entry_id for entry_id in self._changes.metadata if entry_id not in self._metadata]:
+            del self._changes.metadata[entry_id]
+        self._in_flight = None
+        self.is_urgent = True
+
+
+def insert_key(sorted_keys: list[bytes], key: bytes) -> None:
+    """Put ``key`` into its place; mostly that is the end, since names are numbered as they appear."""
+    if not sorted_keys or key > sorted_keys[-1]:
+        sorted_keys.append(key)
+    else:
+        sorted_keys.insert(bisect_left(sorted_keys, key), key)
+
+
+def _decode_entry(key: bytes, value: bytes) -> Entry:
+    try:
+        return bare.decode_entry(value)
+    except CorruptHistoryError as error:
+        raise CorruptHistoryError(f"the entry at key {key.hex()} cannot be read: {error}") from error
+
+
+def _encoded_entry(entry: Entry | bytes) -> bytes:
+    return entry if type(entry) is bytes else bare.encode_entry(entry)  # type: ignore[arg-type]
+
+
+def _encoded_metadata(metadata: EntryMetadata | bytes) -> bytes:
+    return metadata if type(metadata) is bytes else bare.encode_metadata(metadata)  # type: ignore[arg-type]
+
+
+def _parse_state(value: bytes) -> WorkflowState:
+    try:
+        return WorkflowState(value.decode())
+    except ValueError as error:
+        raise CorruptHistoryError(f"unknown workflow state {value[:40]!r}") from error

@@ -1,0 +1,359 @@
+"""One run of one workflow, as all its scopes share it: the storage, the ports, who works, who waits, what stops it.
+
+A task of the run either *works* or *waits*. A wait is data - a ``Yield`` that says until when or for which messages - parked
+here with a future. When the last working task parks, the run is idle: in yield mode every wait is then raised where it
+stands, so that the workflow unwinds and the run ends; in live mode, and for sleeps too short to be worth a yield, the waits
+stay in memory until their time or their message comes.
+
+Deciding is synchronous, so nothing can slip between a decision and its effect; the one thing that is awaited here is the
+driver.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from engine import limits
+from engine.errors import EvictedError, FencedError, MessageWaitError, SleepError, StalledError
+from engine.flushing import Flusher
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from engine.driver import Clock, EngineDriver, Timer
+    from engine.errors import Yield
+    from engine.hooks import Hooks
+    from engine.ids import Ids
+    from engine.storage import Storage
+
+
+class AbortEvent:
+    """An abort signal whose owner can set it; a child is set with its parent."""
+
+    __slots__ = ("_event", "_parent")
+
+    def __init__(self, parent: AbortEvent | None = None) -> None:
+        self._event = asyncio.Event()
+        self._parent = parent
+
+    def set(self) -> None:
+        """Set it, for good."""
+        self._event.set()
+
+    def is_set(self) -> bool:
+        """Whether it, or the one it belongs to, is set."""
+        return self._event.is_set() or (self._parent is not None and self._parent.is_set())
+
+    async def wait(self) -> None:
+        """Return once it is set."""
+        if self._parent is None:
+            await self._event.wait()
+            return
+        waits = [asyncio.ensure_future(signal.wait()) for signal in (self._event, self._parent)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+
+class Wait:
+    """One parked task: what it waits for, and the future that ends the wait."""
+
+    __slots__ = ("future", "is_resumed", "is_short", "signal")
+
+    def __init__(self, signal: Yield, *, is_short: bool) -> None:
+        self.signal = signal
+        self.is_short = is_short
+        self.is_resumed = False
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+
+class Turn:
+    """What the scopes of one run share.
+
+    Attributes:
+        is_live: waits are kept in memory instead of ending the run.
+        is_collecting: this is the read-only replay that collects undos; it ends where history does.
+        is_unwinding: the run has decided to yield; every operation raises until it has ended.
+        unwound: with ``is_unwinding``: all that the run waits for.
+        fatal: the error that ends the run whatever workflow code does with it.
+        charge: attempts that died with their process, charged to the steps that start before the first commit.
+        threads: synchronous step functions running right now.
+        is_refusing: workflow code has been told that this run must stop, so what it returns means nothing.
+        has_checkpoint: a rollback checkpoint was passed, so there may be something to undo.
+        stirred: set whenever a wait began or ended; live mode looks at it.
+    """
+
+    def __init__(
+        self,
+        *,
+        workflow_id: str,
+        storage: Storage,
+        driver: EngineDriver,
+        clock: Clock,
+        ids: Ids,
+        hooks: Hooks,
+        is_live: bool = False,
+        is_collecting: bool = False,
+        flusher: Flusher | None = None,
+        abort: AbortEvent | None = None,
+        started_at: int | None = None,
+    ) -> None:
+        self.workflow_id = workflow_id
+        self.storage = storage
+        self.driver = driver
+        self.clock = clock
+        self.ids = ids
+        self.hooks = hooks
+        self.is_live = is_live
+        self.is_collecting = is_collecting
+        self.is_unwinding = False
+        self.unwound: Yield | None = None
+        self.is_stopping = False
+        self.is_guarded = driver.deaths >= limits.DEATHS_MAX
+        self.fatal: BaseException | None = None
+        self.started_at = clock.now() if started_at is None else started_at
+        self.abort = abort or AbortEvent()
+        self.is_refusing = False
+        self.has_checkpoint = False
+        self.undos: list[Any] = []
+        self.threads = 0
+        self.working = 1
+        self.stirred = asyncio.Event()
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self._latest_id = storage.latest_id()
+        self._waits: set[Wait] = set()
+        self._timer: Timer | None = None
+        self._timer_at = 0
+        self.flusher = flusher or Flusher(storage, driver, clock, hooks, driver.deaths)
+
+    # --- may I go on? ---------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise what ends this run, if anything does."""
+        if self.fatal is not None:
+            raise self.fatal
+        if self.flusher.failure is not None or self.abort.is_set():
+            self.is_refusing = True
+            failure = self.flusher.failure
+            raise failure if isinstance(failure, FencedError) else EvictedError
+
+    def fail(self, error: BaseException) -> BaseException:
+        """Remember ``error`` as what ends this run, even if workflow code swallows it; the first one stays."""
+        if self.fatal is None:
+            self.fatal = error
+        return error
+
+    async def before_acting(self) -> None:
+        """Commit what must be committed before anything acts, and let nothing act in a run that must stop."""
+        if self.storage.is_urgent or self.flusher.is_busy:
+            await self.flush()
+        self.check()
+
+    async def recorded(self) -> None:
+        """Something was recorded: commit it before anything else acts, or at once where the driver is not atomic."""
+        if self.flusher.is_atomic:
+            self.flusher.flush_later()
+        else:
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Commit what is urgent. A driver's error ends the run: workflow code sees an eviction, which it cannot handle."""
+        try:
+            await self.flusher.flush()
+        except Exception as error:
+            raise EvictedError from error
+
+    def guard(self, *, is_step: bool) -> None:
+        """Let a workflow whose process died again and again go on only where a step can be charged for it."""
+        if self.flusher.deaths >= limits.DEATHS_MAX and not is_step:
+            deaths = self.flusher.deaths
+            raise self.fail(
+                StalledError(
+                    f"the process died {deaths} times in a row with no step in flight; mend the cause (memory, an "
+                    "endless loop in workflow code), then call recover()"
+                )
+            )
+        self.is_guarded = False
+
+    @property
+    def charge(self) -> int:
+        """Deaths to charge to a step that starts now; none once this run has committed."""
+        return self.flusher.deaths
+
+    def new_id(self) -> str:
+        """A new entry id, behind every id that this workflow has."""
+        after, self._latest_id = self._latest_id, None
+        return self.ids.new(after)
+
+    # --- waiting ----------------------------------------------------------------------------------------------------
+
+    async def park(self, signal: Yield, *, is_short: bool = False) -> None:
+        """Wait for what ``signal`` says, in memory or by ending the run; returns when it is time to look again.
+
+        ``is_short`` marks a wait that is not worth a yield when little of it remains.
+        """
+        if self.is_collecting:
+            raise signal
+        self.check()
+        wait = Wait(signal, is_short=is_short)
+        self._waits.add(wait)
+        self.stirred.set()
+        self.working -= 1
+        try:
+            if self.working:
+                self._arm()
+                await self._flush_quietly()
+            else:
+                self._settle()
+            await wait.future
+        finally:
+            self._waits.discard(wait)
+            if not wait.is_resumed:
+                self.working += 1
+
+    async def _flush_quietly(self) -> None:
+        # A wait in memory must be as durable as one that ends the run: its deadline is fixed from here on.
+        if self.storage.is_urgent:
+            await self.flush()
+
+    def enter(self, count: int = 1) -> None:
+        """``count`` more tasks work."""
+        self.working += count
+
+    def leave(self) -> None:
+        """One task works no more (it has ended, or waits for others of this run)."""
+        self.working -= 1
+        if self.working == 0:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Nobody works: decide what becomes of those who wait."""
+        if self.resume_due() or not self._waits:
+            return
+        if self.is_live or self._has_short_wait():
+            self._arm()
+            return
+        self.is_unwinding = True
+        self.unwound = self.pending()
+        for wait in list(self._waits):
+            self._resume(wait, wait.signal)
+
+    def _has_short_wait(self) -> bool:
+        soon = self.clock.now() + self.driver.worker_poll_interval * 1000
+        return any(
+            wait.is_short and wait.signal.deadline is not None and wait.signal.deadline < soon for wait in self._waits
+        )
+
+    def resume_due(self) -> bool:
+        """End the waits whose deadline has passed; whether there were any."""
+        now = self.clock.now()
+        due = [wait for wait in self._waits if wait.signal.deadline is not None and wait.signal.deadline <= now]
+        for wait in due:
+            self._resume(wait)
+        return bool(due)
+
+    def resume_message_waits(self) -> None:
+        """End every wait for messages, so that each looks again."""
+        for wait in list(self._waits):
+            if wait.signal.names is not None:
+                self._resume(wait)
+
+    def resume_all(self) -> None:
+        """End every wait, so that each looks again."""
+        for wait in list(self._waits):
+            self._resume(wait)
+
+    def _resume(self, wait: Wait, error: BaseException | None = None) -> None:
+        if wait.future.done():
+            return
+        wait.is_resumed = True
+        self.working += 1
+        self._waits.discard(wait)
+        self.stirred.set()
+        if error is None:
+            wait.future.set_result(None)
+        else:
+            wait.future.set_exception(error)
+
+    def pending(self) -> Yield | None:
+        """Everything waited for, as one yield."""
+        return merge(wait.signal for wait in self._waits)
+
+    # --- the one timer ----------------------------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        deadlines = [wait.signal.deadline for wait in self._waits if wait.signal.deadline is not None]
+        if not deadlines:
+            return
+        earliest = min(deadlines)
+        if self._timer is not None:
+            if self._timer_at <= earliest:
+                return
+            self._timer.cancel()
+        self._timer_at = earliest
+        delay_s = max(0, earliest - self.clock.now()) / 1000
+        self._timer = self.clock.call_later(min(delay_s, limits.TIMER_MAX_S), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.resume_due()
+        self._arm()
+
+    # --- stopping ---------------------------------------------------------------------------------------------------
+
+    def evict(self) -> None:
+        """Ask the run to stop: waits end at once, a step in flight may finish, no operation starts."""
+        self.abort.set()
+        self.is_refusing = self.is_refusing or bool(self._waits)
+        for wait in list(self._waits):
+            self._resume(wait, EvictedError())
+
+    def stop(self) -> None:
+        """Stop the run now: what is in flight is cancelled."""
+        self.is_stopping = True
+        self.evict()
+        for task in list(self.tasks):
+            task.cancel()
+
+    def close(self) -> None:
+        """Let go of every timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.flusher.close()
+
+    def spawn(self, work: Callable[[], Any]) -> asyncio.Task[Any]:
+        """Run ``work()`` (a coroutine) as a task of this run, which ``stop`` cancels."""
+        task = asyncio.get_running_loop().create_task(work())
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return task
+
+    async def drain(self) -> None:
+        """Cancel and await every task that this run left behind."""
+        for task in list(self.tasks):
+            task.cancel()
+            with suppress(BaseException):
+                await task
+
+
+def merge(signals: Iterable[Yield]) -> Yield | None:
+    """Several yields as one: the earliest deadline, and the union of the names (``()``, any name, swallows the rest)."""
+    deadlines: list[int] = []
+    names: dict[str, None] = {}
+    has_names = is_any = False
+    for signal in signals:
+        if signal.deadline is not None:
+            deadlines.append(signal.deadline)
+        if signal.names is not None:
+            has_names = True
+            is_any = is_any or not signal.names
+            names.update(dict.fromkeys(signal.names))
+    wanted = () if is_any else tuple(names)
+    if deadlines:
+        return SleepError(min(deadlines), wanted if has_names else None)
+    return MessageWaitError(wanted) if has_names else None
