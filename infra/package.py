@@ -32,6 +32,10 @@ PACKAGE_BYTES_MAX = 250 * 1024 * 1024
 """Unpacked bytes of a function's package. Source: Lambda quota."""
 
 
+PACKAGES_KEPT = 5
+"""Zips kept, the newest: each change of a source makes one of some 45 MB. Design choice."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
     """The author's part of a package.
@@ -85,7 +89,14 @@ def build_zip(application: Application, *, interpreter: Path = MINISTACK_PYTHON)
             partial = Path(work) / target.name
             _write_zip(partial, dependencies, code)
             partial.replace(target)
+    _forget_old(packages)
     return target
+
+
+def _forget_old(packages: Path) -> None:
+    newest_first = sorted(packages.glob("*.zip"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in newest_first[PACKAGES_KEPT:]:
+        path.unlink(missing_ok=True)
 
 
 def _write_zip(target: Path, *folders: Path) -> None:

@@ -1,0 +1,53 @@
+"""What goes into the functions' package, and where it is found."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from infra.fault import DeployError
+from infra.package import Application
+from infra.place import LOCKS, ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_modules_are_found_in_the_authors_folder_before_ours(tmp_path: Path) -> None:
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "single.py").touch()
+    (tmp_path / "examples").mkdir()
+    application = Application(modules="shop.orders,single, shop.refunds,examples.own", folder=tmp_path)
+    assert application.sources() == [tmp_path / "examples", tmp_path / "shop", tmp_path / "single.py"]
+
+
+def test_what_is_in_the_package_anyway_is_not_looked_for(tmp_path: Path) -> None:
+    assert Application(modules="handlers.worker", folder=tmp_path).sources() == []
+    assert Application(modules="examples.orders", folder=tmp_path).sources() == [ROOT / "examples"]
+
+
+def test_a_module_that_is_nowhere_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DeployError, match="no module nowhere in"):
+        Application(modules="nowhere.orders", folder=tmp_path).sources()
+
+
+def test_without_requirements_of_the_authors_every_file_is_held_by_its_hash(tmp_path: Path) -> None:
+    assert Application(modules="shop", folder=tmp_path).requirements() == (LOCKS / "runtime.txt").read_text()
+
+
+def test_the_authors_requirements_join_our_versions(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("tabulate>=0.9\n")
+    lines = Application(modules="shop", folder=tmp_path).requirements().splitlines()
+    assert "tabulate>=0.9" in lines
+    assert any(line.startswith("aiobotocore==") for line in lines)
+    # pip refuses a file in which only some lines have hashes.
+    assert not any("--hash" in line or line.endswith("\\") for line in lines)
+
+
+@pytest.mark.parametrize("lock", ["dev", "runtime", "ministack", "sam", "uv"])
+def test_locks_hold_hashes_and_name_no_index(lock: str) -> None:
+    text = (LOCKS / f"{lock}.txt").read_text()
+    assert "--hash=sha256:" in text
+    assert "://" not in text
+    assert "--index" not in text
