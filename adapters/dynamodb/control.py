@@ -41,10 +41,10 @@ async def wake(connection: Connection, workflow_id: str) -> None:
             raise WorkflowEndedError(f"the workflow {workflow_id!r} has ended") from None
 
 
-async def cancel(connection: Connection, claims: Claims, workflow_id: str) -> None:
+async def cancel(connection: Connection, claims: Claims, workflow_id: str) -> bool:
     """End a workflow as cancelled; whoever runs it is fenced at its next commit. No rollback runs.
 
-    Cancelling a cancelled workflow changes nothing.
+    Cancelling a cancelled workflow changes nothing. The answer is whether a schedule is left to be cleared.
 
     Raises:
         WorkflowNotFoundError: there is no such workflow.
@@ -55,7 +55,8 @@ async def cancel(connection: Connection, claims: Claims, workflow_id: str) -> No
     except WorkflowEndedError:
         stored = await connection.table.get(key(workflow_id, HEAD))
         if stored is not None and decode_head(stored).state is WorkflowState.CANCELLED:
-            return
+            return False
         raise
     state = WorkflowState.CANCELLED
     await driver.commit(Commit(puts=[(STATE_KEY, state.encode())], alarm=Alarm(None), state=state))
+    return driver.has_stale_schedule

@@ -42,6 +42,7 @@ class DynamoDriver:
         workflow_id: the workflow's id.
         meter: what this driver's calls have cost so far.
         wakes: how often the workflow was claimed, this time included.
+        has_stale_schedule: whether a commit has made a schedule pointless that has not gone off; to be cleared.
         signalled: ids of workflows into whose inboxes commits have put messages, to be woken by the caller.
     """
 
@@ -56,6 +57,7 @@ class DynamoDriver:
         self._is_committing = False
         self.workflow_id = hold.head.workflow_id
         self.meter: Meter = connection.table.meter
+        self.has_stale_schedule = False
         self.signalled: set[str] = set()
         self._messages = DynamoMessages(connection, self.workflow_id, inbox, self.commit)
 
@@ -127,6 +129,11 @@ class DynamoDriver:
         return None if self._hold.has_fired else self._hold.head.wake_at
 
     @property
+    def is_scheduled(self) -> bool:
+        """Whether a schedule was set that has not gone off yet."""
+        return self._hold.is_scheduled
+
+    @property
     def lease_until(self) -> int:
         """Until when the lease is good, milliseconds since the epoch; 0 once it was given up."""
         return self._hold.head.lease_until or 0
@@ -169,12 +176,12 @@ class DynamoDriver:
 
     async def set_alarm(self, workflow_id: str, wake_at_ms: int) -> None:
         """Wake the workflow at ``wake_at_ms``, once this holder has yielded."""
-        assert workflow_id == self.workflow_id  # noqa: S101 - a driver serves one workflow
+        assert workflow_id == self.workflow_id
         await self.commit(Commit(alarm=Alarm(wake_at_ms)))
 
     async def clear_alarm(self, workflow_id: str) -> None:
         """Forget the alarm."""
-        assert workflow_id == self.workflow_id  # noqa: S101 - a driver serves one workflow
+        assert workflow_id == self.workflow_id
         if self.alarm_at is not None:
             await self.commit(Commit(alarm=Alarm(None)))
 
@@ -281,6 +288,8 @@ class DynamoDriver:
             self._hold.check()
 
     def _accept(self, plan: Plan, commit: Commit) -> None:
+        if self._hold.is_scheduled:
+            self.has_stale_schedule = plan.head.schedule_at is None
         self._hold.head = plan.head
         self._hold.has_fired = False
         self._keys.live += plan.log_keys

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from adapters.alarms import schedule_ms
 from adapters.dynamodb.errors import ConditionFailedError, TransactionRefusedError
 from adapters.dynamodb.expressions import Condition, number, update_action
 from adapters.dynamodb.items import HEAD, decode_head, head_change, key, token
+from adapters.dynamodb.limits import SCHEDULE_SKEW_MS
 from adapters.dynamodb.plan import Turn, inbox_action, is_mine
 from engine.errors import FencedError, InboxMovedError, StoreUnavailableError
 
@@ -55,6 +57,12 @@ class Hold:
             has_fired=self.has_fired,
         )
 
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether a schedule was set that has not gone off yet."""
+        schedule_at = self.head.schedule_at
+        return schedule_at is not None and schedule_at > self._clock.now() + SCHEDULE_SKEW_MS
+
     async def renew(self, lease_ms: int | None) -> None:
         """Hold the lease for another ``lease_ms`` (None: its own length), never past the deadline."""
         async with self.lock:
@@ -86,6 +94,7 @@ class Hold:
                 owner=None,
                 lease_until=None,
                 due_at=due_at,
+                schedule_at=self.head.schedule_at if self.is_scheduled else schedule_ms(due_at, self._clock.now()),
                 inbox_done=account.done,
                 gap_n=account.gap_n,
                 gap_at=account.gap_at,

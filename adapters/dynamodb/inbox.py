@@ -94,7 +94,7 @@ async def find_reply(table: Table, workflow_id: str, message_id: str, now: int) 
     return Accepted(message_id=message_id, duplicate=True, reply=reply)
 
 
-async def send(  # noqa: PLR0913 - a message is all of these
+async def send(
     connection: Connection,
     workflow_id: str,
     *,

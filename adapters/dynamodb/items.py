@@ -29,7 +29,7 @@ DEDUP_PREFIX = "DEDUP#"
 ACTIVE = "active"
 """The list group of every workflow that has not ended; the ended states are groups of their own."""
 
-_OPTIONAL_NUMBERS = ("lease_until", "wake_at", "ended_at")
+_OPTIONAL_NUMBERS = ("lease_until", "wake_at", "schedule_at", "ended_at")
 _COUNTERS = ("snapshot_seq", "snapshot_parts", "deaths", "wakes", "inbox_done", "gap_n", "gap_at")
 _OPTIONAL_TEXTS = ("owner", "flush")
 
@@ -45,7 +45,7 @@ class Head(Struct, frozen=True, kw_only=True):
         owner: who holds the lease, or None; ``lease_until`` is until when.
         seq: number of the last commit; ``flush`` is that commit's id.
         snapshot_seq: commits up to this one are folded into ``snapshot_parts`` SNAP items; 0 where none are.
-        wake_at: the alarm, ``due_at`` when someone must look.
+        wake_at: the alarm, ``due_at`` when someone must look, ``schedule_at`` when a schedule was set to go off.
         waiting: the message names waited for, ``()`` for any; None where none is.
         deaths: claims since the last commit whose holder never released.
         wakes: claims so far.
@@ -66,6 +66,7 @@ class Head(Struct, frozen=True, kw_only=True):
     snapshot_seq: int = 0
     snapshot_parts: int = 0
     wake_at: int | None = None
+    schedule_at: int | None = None
     due_at: int | None = None
     waiting: tuple[str, ...] | None = None
     deaths: int = 0
@@ -206,6 +207,7 @@ def decode_head(item: Item) -> Head:
         snapshot_seq=integer(item, "snapshot_seq"),
         snapshot_parts=integer(item, "snapshot_parts"),
         wake_at=optional_integer(item, "wake_at"),
+        schedule_at=optional_integer(item, "schedule_at"),
         due_at=optional_integer(item, DUE_AT),
         waiting=None if waiting is None else tuple(name["S"] for name in waiting["L"]),
         deaths=integer(item, "deaths"),

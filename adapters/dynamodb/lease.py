@@ -47,9 +47,13 @@ class Held(Struct, frozen=True):
 
 
 class NotDue(Struct, frozen=True):
-    """Nothing to do before ``due_at`` (milliseconds; None: before a message comes): drop the wake, arm that alarm."""
+    """Nothing to do before ``due_at`` (milliseconds; None: before a message comes): drop the wake.
+
+    Unless ``is_scheduled`` says that a schedule will wake it, the alarm has to be armed again.
+    """
 
     due_at: int | None
+    is_scheduled: bool
 
 
 class Ended(Struct, frozen=True):
@@ -197,7 +201,7 @@ class _Taken(Struct, frozen=True, kw_only=True):
     is_due: bool
 
 
-async def _acquire(  # noqa: PLR0913 - a claim is all of these
+async def _acquire(
     table: Table, workflow_id: str, lease: Lease, now: int, condition: Condition, *, deaths: int = 0
 ) -> _Taken:
     until = lease.until(now)
@@ -225,6 +229,7 @@ async def _run_or_park(driver: DynamoDriver, due_at: int | None) -> Claim:
     for _ in range(_LOOKS_MAX):
         if driver.has_wanted_message:
             return Claimed(driver)
+        is_scheduled = driver.is_scheduled
         try:
             await driver.park(due_at=due_at)
         except InboxMovedError:
@@ -232,7 +237,7 @@ async def _run_or_park(driver: DynamoDriver, due_at: int | None) -> Claim:
         except FencedError:
             return Held(driver.lease_until)
         else:
-            return NotDue(due_at)
+            return NotDue(due_at, is_scheduled)
     # Messages keep coming; running it without need is better than giving up on it.
     return Claimed(driver)
 

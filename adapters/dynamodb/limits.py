@@ -85,3 +85,6 @@ ATTEMPTS_MAX = 10
 RETRY_BASE_S = 0.025
 RETRY_MAX_S = 1.5
 """Delay before try n+1 is a random part of min(max, base * 2**n) seconds. Design choice."""
+
+SCHEDULE_SKEW_MS = 10_000
+"""How far the clocks of a schedule and of a worker may differ. Design choice; a wrong guess costs one sweep."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from adapters.alarms import schedule_ms
 from adapters.dynamodb import log
 from adapters.dynamodb.expressions import (
     Action,
@@ -42,15 +43,15 @@ from adapters.dynamodb.limits import (
     TRANSACTION_RESERVE_BYTES,
 )
 from adapters.dynamodb.schema import TTL
+from adapters.dynamodb.tickets import Inbox
+from engine.entry import Message
 from engine.errors import CommitTooLarge
 from engine.lifecycle import ENDED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from adapters.dynamodb.tickets import Inbox
     from engine.commit import Commit, Reply
-    from engine.entry import Message
 
 
 class Lease(Struct, frozen=True, kw_only=True):
@@ -145,12 +146,16 @@ def next_head(turn: Turn, commit: Commit) -> Head:
             lease_until=None,
             due_at=None,
             wake_at=None,
+            schedule_at=None,
             waiting=None,
             ended_at=head.ended_at if head.state in ENDED else now,
         )
     after = replace(after, ended_at=None)
     if commit.yields:
-        return replace(after, owner=None, lease_until=None, due_at=wake_at, waiting=commit.names)
+        schedule_at = schedule_ms(wake_at, now)
+        return replace(
+            after, owner=None, lease_until=None, due_at=wake_at, schedule_at=schedule_at, waiting=commit.names
+        )
     return with_lease(after, turn.lease, now)
 
 

@@ -26,12 +26,12 @@ from adapters.dynamodb.reading import read_partition
 from adapters.dynamodb.schema import DUE_AT, DUE_INDEX, DUE_SHARD, LIST_AT, LIST_INDEX, LIST_TYPE, PARTITION_KEY
 from engine.errors import InvalidIdError, StoreUnavailableError, WorkflowNotFoundError
 from engine.keys import ERROR_KEY, OUTPUT_KEY
+from engine.lifecycle import WorkflowState
 
 if TYPE_CHECKING:
     from adapters.dynamodb.expressions import Item
     from adapters.dynamodb.log import Fold
     from adapters.dynamodb.table import Table
-    from engine.lifecycle import WorkflowState
 
 _READS_MAX = 5
 

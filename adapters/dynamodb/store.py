@@ -50,7 +50,7 @@ class Store:
 
     __slots__ = ("_claims", "_connection", "_starts")
 
-    def __init__(  # noqa: PLR0913 - every port it needs
+    def __init__(
         self,
         client: Client,
         table_name: str,
@@ -160,11 +160,13 @@ class Store:
         """Make a workflow due now; ``WorkflowNotFoundError`` or ``WorkflowEndedError`` where that cannot be."""
         await control.wake(self._connection, workflow_id)
 
-    async def cancel(self, workflow_id: str) -> None:
+    async def cancel(self, workflow_id: str) -> bool:
         """End a workflow as cancelled; a running holder is fenced at its next commit.
+
+        The answer is whether a schedule is left to be cleared.
 
         Raises:
             WorkflowNotFoundError: there is no such workflow.
             WorkflowEndedError: it has completed or failed.
         """
-        await control.cancel(self._connection, self._claims, workflow_id)
+        return await control.cancel(self._connection, self._claims, workflow_id)

@@ -32,13 +32,12 @@ from adapters.dynamodb.limits import (
     RETRY_BASE_S,
     RETRY_MAX_S,
 )
+from engine.driver import Clock
 from engine.errors import StoreUnavailableError
+from engine.ids import Ids
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-
-    from engine.driver import Clock
-    from engine.ids import Ids
 
 
 class Client(Protocol):
@@ -224,7 +223,7 @@ class Table:
             else:
                 self.meter.add(answer, is_write=is_write)
                 return answer
-        assert last is not None  # noqa: S101 - the loop ran at least once
+        assert last is not None
         raise _given_up(last, operation.__name__, is_ambiguous=is_ambiguous) from last
 
     async def _pause(self, attempt: int) -> None:
