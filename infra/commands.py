@@ -25,6 +25,9 @@ WAIT_MAX_S = 25
 PAGE_MAX = 100
 """Workflows a page of the list. Source: the API."""
 
+CELL_MAX = 60
+"""Characters of a value in a table; ``--json`` shows it whole. Design choice."""
+
 POLL_S = 1.0
 """Seconds between two looks of ``watch``. Design choice."""
 
@@ -110,7 +113,7 @@ def history(arguments: Namespace) -> None:
     if arguments.json or not isinstance(entries, list):
         _print_json(told)
     else:
-        _print_table(entries, tuple(entries[0]) if entries else ())
+        _print_table(entries, tuple(dict.fromkeys(name for entry in entries for name in entry)))
 
 
 def order(arguments: Namespace) -> None:
@@ -218,10 +221,15 @@ def _print_json(value: Any) -> None:
 
 def _print_table(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
     cells = [[name.upper().replace("_", " ") for name in columns]]
-    cells += [[_short(row.get(name)) for name in columns] for row in rows]
+    cells += [[_cell(row.get(name)) for name in columns] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for row in cells:
         print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _cell(value: Any) -> str:
+    text = _short(value).replace("\n", " ")
+    return text if len(text) <= CELL_MAX else f"{text[: CELL_MAX - 1]}…"
 
 
 def _short(value: Any) -> str:

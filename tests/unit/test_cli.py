@@ -161,6 +161,18 @@ def test_list_follows_cursors_up_to_the_limit(api: Api, capsys: pytest.CaptureFi
     assert [line.split()[0] for line in lines[1:]] == ["a", "longer"]
 
 
+def test_history_is_a_table_of_whatever_entries_have(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    entries = [{"location": "charge", "kind": "step"}, {"location": "cool-off", "output": "x" * 100}]
+    api.answer((200, {"id": "x", "entries": entries}))
+    assert torpor(api, "history", "x") == 0
+    header, first, second = capsys.readouterr().out.splitlines()
+    assert header.split() == ["LOCATION", "KIND", "OUTPUT"]
+    assert first.split() == ["charge", "step", "-"]
+    assert second.endswith("x…")
+    assert torpor(api, "history", "x", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["entries"] == entries
+
+
 def test_an_output_is_waited_for(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
     api.answer((202, {"id": "x", "state": "running"}), (200, {"id": "x", "state": "completed", "output": None}))
     assert torpor(api, "get", "x", "--output", "--wait", "5") == 0
