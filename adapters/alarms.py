@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from adapters.sqs import DELAY_S_MAX
+from adapters.sqs import DELAY_S_MAX, Wake
 
 if TYPE_CHECKING:
     from engine.driver import Clock
@@ -50,11 +50,11 @@ def schedule_ms(at_ms: int | None, now_ms: int) -> int | None:
 
 
 class _Queue(Protocol):
-    async def wake(self, workflow_id: str, delay_s: int = 0) -> None: ...
+    async def wake(self, workflow_id: str, delay_s: int = 0, *, alarm_at: int | None = None) -> None: ...
 
 
 class _Scheduler(Protocol):
-    async def set(self, workflow_id: str, at_s: int) -> None: ...
+    async def set(self, wake: Wake, at_s: int) -> None: ...
     async def clear(self, workflow_id: str) -> None: ...
 
 
@@ -76,23 +76,12 @@ class Alarms:
         """
         match decide(at_ms, self._clock.now()):
             case Delay(delay_s):
-                await self._queue.wake(workflow_id, delay_s)
+                await self._queue.wake(workflow_id, delay_s, alarm_at=at_ms)
             case Schedule(at_s):
-                await self._scheduler.set(workflow_id, at_s)
-
-    async def settle(self, workflow_id: str, *, alarm_at: int | None, has_stale_schedule: bool) -> None:
-        """After a yield or an end: arm what the commit set, and clear a schedule that it made pointless.
-
-        Raises:
-            StoreUnavailableError: as ``arm`` and ``clear``.
-        """
-        if alarm_at is not None:
-            await self.arm(workflow_id, alarm_at)
-        if has_stale_schedule:
-            await self.clear(workflow_id)
+                await self._scheduler.set(Wake(workflow_id=workflow_id, alarm_at=at_ms), at_s)
 
     async def clear(self, workflow_id: str) -> None:
-        """Delete a workflow's schedule, where the driver says that it may have one: each call costs.
+        """Delete a workflow's schedule, where its driver says that it may have one: each call costs.
 
         Raises:
             StoreUnavailableError: it may go off yet, as a stale wake that is dropped.

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from botocore.exceptions import ClientError
 
 from adapters.outages import outages_of
-from adapters.sqs import wake_body
+from adapters.sqs import Wake, wake_body
 from engine.errors import StoreUnavailableError
 
 NAME_LENGTH_MAX = 64
@@ -23,9 +23,14 @@ _TRIES = 3
 class SchedulerClient(Protocol):
     """The calls of an aiobotocore EventBridge Scheduler client that we make."""
 
-    async def create_schedule(self, **arguments: Any) -> dict[str, Any]: ...  # noqa: D102
-    async def update_schedule(self, **arguments: Any) -> dict[str, Any]: ...  # noqa: D102
-    async def delete_schedule(self, **arguments: Any) -> dict[str, Any]: ...  # noqa: D102
+    async def create_schedule(self, **arguments: Any) -> dict[str, Any]:
+        """The service's call of that name; arguments, answer and errors are its own."""
+
+    async def update_schedule(self, **arguments: Any) -> dict[str, Any]:
+        """The service's call of that name; arguments, answer and errors are its own."""
+
+    async def delete_schedule(self, **arguments: Any) -> dict[str, Any]:
+        """The service's call of that name; arguments, answer and errors are its own."""
 
 
 def schedule_name(stack: str, workflow_id: str) -> str:
@@ -51,20 +56,20 @@ class Scheduler:
         self._queue_arn = queue_arn
         self._stack = stack
 
-    async def set(self, workflow_id: str, at_s: int) -> None:
-        """Wake a workflow at ``at_s``, whole seconds since the epoch and still to come, instead of when it was set to.
+    async def set(self, wake: Wake, at_s: int) -> None:
+        """Have ``wake`` sent at ``at_s``, whole seconds since the epoch and still to come, instead of what was set.
 
         Raises:
             StoreUnavailableError: it was probably not set; the sweeper will find the workflow.
         """
         arguments = {
-            "Name": schedule_name(self._stack, workflow_id),
+            "Name": schedule_name(self._stack, wake.workflow_id),
             "GroupName": self._group,
             "ScheduleExpression": at_expression(at_s),
             "ScheduleExpressionTimezone": "UTC",
             "FlexibleTimeWindow": {"Mode": "OFF"},
             "ActionAfterCompletion": "DELETE",
-            "Target": {"Arn": self._queue_arn, "RoleArn": self._role_arn, "Input": wake_body(workflow_id)},
+            "Target": {"Arn": self._queue_arn, "RoleArn": self._role_arn, "Input": wake_body(wake)},
         }
         with outages_of("EventBridge Scheduler"):
             for _ in range(_TRIES):
@@ -73,7 +78,7 @@ class Scheduler:
                 # Between the two calls it may have gone off and deleted itself.
                 if await self._did(self._client.update_schedule(**arguments), "ResourceNotFoundException"):
                     return
-        raise StoreUnavailableError(f"the schedule of {workflow_id!r} came and went at each try")
+        raise StoreUnavailableError(f"the schedule of {wake.workflow_id!r} came and went at each try")
 
     async def clear(self, workflow_id: str) -> None:
         """Forget a workflow's schedule; no error where there is none.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from adapters.outages import outages_of
 
 DELAY_S_MAX = 900
@@ -14,22 +16,40 @@ DELAY_S_MAX = 900
 class SqsClient(Protocol):
     """The one call of an aiobotocore SQS client that we make."""
 
-    async def send_message(self, **arguments: Any) -> dict[str, Any]: ...  # noqa: D102
+    async def send_message(self, **arguments: Any) -> dict[str, Any]:
+        """The service's call of that name; arguments, answer and errors are its own."""
 
 
-def wake_body(workflow_id: str) -> str:
-    """The body of a wake, as the worker reads it, whoever sends it."""
-    return json.dumps({"workflow_id": workflow_id}, ensure_ascii=False)
+class Wake(Struct, frozen=True, kw_only=True):
+    """A hint that a workflow may go on.
+
+    ``alarm_at`` is the alarm that it was sent for, in milliseconds since the epoch; None where it was no alarm.
+    """
+
+    workflow_id: str
+    alarm_at: int | None = None
 
 
-def parse(body: str) -> str | None:
-    """The workflow id in the body of a wake, or None where it is no wake."""
+def wake_body(wake: Wake) -> str:
+    """The body of a wake, whoever sends it."""
+    body: dict[str, Any] = {"workflow_id": wake.workflow_id}
+    if wake.alarm_at is not None:
+        body["alarm_at"] = wake.alarm_at
+    return json.dumps(body, ensure_ascii=False)
+
+
+def read_wake(body: str) -> Wake | None:
+    """The wake that a body says, or None where it is no wake."""
     try:
         found = json.loads(body)
     except ValueError:
         return None
-    workflow_id = found.get("workflow_id") if isinstance(found, dict) else None
-    return workflow_id if isinstance(workflow_id, str) else None
+    match found:
+        case {"workflow_id": str(workflow_id), "alarm_at": int(alarm_at)}:
+            return Wake(workflow_id=workflow_id, alarm_at=alarm_at)
+        case {"workflow_id": str(workflow_id)}:
+            return Wake(workflow_id=workflow_id)
+    return None
 
 
 class WakeQueue:
@@ -41,8 +61,8 @@ class WakeQueue:
         self._client = client
         self._queue_url = queue_url
 
-    async def wake(self, workflow_id: str, delay_s: int = 0) -> None:
-        """Have a workflow looked at in ``delay_s`` seconds, 0 to 900.
+    async def wake(self, workflow_id: str, delay_s: int = 0, *, alarm_at: int | None = None) -> None:
+        """Have a workflow looked at in ``delay_s`` seconds, 0 to 900; ``alarm_at`` is the alarm that this is for.
 
         Raises:
             ValueError: the delay is outside of what SQS takes.
@@ -51,6 +71,5 @@ class WakeQueue:
         if not 0 <= delay_s <= DELAY_S_MAX:
             raise ValueError(f"a wake can be delayed by 0 to {DELAY_S_MAX} seconds, not by {delay_s}")
         with outages_of("SQS"):
-            await self._client.send_message(
-                QueueUrl=self._queue_url, MessageBody=wake_body(workflow_id), DelaySeconds=delay_s
-            )
+            body = wake_body(Wake(workflow_id=workflow_id, alarm_at=alarm_at))
+            await self._client.send_message(QueueUrl=self._queue_url, MessageBody=body, DelaySeconds=delay_s)

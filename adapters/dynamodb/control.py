@@ -1,4 +1,4 @@
-"""Reaching into a workflow from outside: wake it, cancel it. Through the epoch, so that a running holder is fenced."""
+"""Reaching into a workflow from outside, through the epoch, so that whoever runs it is fenced."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from adapters.dynamodb.items import HEAD, check_id, decode_head, due, key
 from adapters.dynamodb.limits import LEASE_MS
 from engine.commit import Alarm, Commit
 from engine.errors import WorkflowEndedError, WorkflowNotFoundError
+from engine.handle import recover_workflow, replay_workflow_from_step
 from engine.keys import STATE_KEY
 from engine.lifecycle import ENDED, WorkflowState
 
 if TYPE_CHECKING:
     from adapters.dynamodb.lease import Claims
     from adapters.dynamodb.table import Connection
+    from engine.hooks import HistorySnapshot
 
 _ENDED_VALUES = {f":{state}": text(state) for state in sorted(ENDED)}
 _CAN_BE_WOKEN = Condition(
@@ -60,3 +62,38 @@ async def cancel(connection: Connection, claims: Claims, workflow_id: str) -> bo
     state = WorkflowState.CANCELLED
     await driver.commit(Commit(puts=[(STATE_KEY, state.encode())], alarm=Alarm(None), state=state))
     return driver.has_stale_schedule
+
+
+async def recover(connection: Connection, claims: Claims, workflow_id: str) -> bool:
+    """Let a failed workflow go on, due now; False, and nothing is written, where it has not failed.
+
+    Raises:
+        WorkflowNotFoundError: there is no such workflow.
+    """
+    check_id(workflow_id)
+    stored = await connection.table.get(key(workflow_id, HEAD))
+    if stored is None:
+        raise WorkflowNotFoundError(f"no workflow has the id {workflow_id!r}")
+    if decode_head(stored).state is not WorkflowState.FAILED:
+        return False
+    driver = await claims.seize(workflow_id, lease_ms=LEASE_MS, from_end=True)
+    try:
+        return await recover_workflow(workflow_id, driver)
+    finally:
+        await driver.release(wake_at=connection.clock.now())
+
+
+async def replay(connection: Connection, claims: Claims, workflow_id: str, entry_id: str | None) -> HistorySnapshot:
+    """Forget a step and everything created after it (None: all of it), due now; a running holder is fenced.
+
+    The answer is the history that is left.
+
+    Raises:
+        WorkflowNotFoundError: there is no such workflow.
+        InvalidReplayError: there is no such step, or something that would remain is running; nothing was forgotten.
+    """
+    driver = await claims.seize(workflow_id, lease_ms=LEASE_MS, from_end=True)
+    try:
+        return await replay_workflow_from_step(workflow_id, driver, entry_id)
+    finally:
+        await driver.release(wake_at=connection.clock.now())

@@ -129,11 +129,6 @@ class DynamoDriver:
         return None if self._hold.has_fired else self._hold.head.wake_at
 
     @property
-    def is_scheduled(self) -> bool:
-        """Whether a schedule was set that has not gone off yet."""
-        return self._hold.is_scheduled
-
-    @property
     def lease_until(self) -> int:
         """Until when the lease is good, milliseconds since the epoch; 0 once it was given up."""
         return self._hold.head.lease_until or 0

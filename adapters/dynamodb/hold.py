@@ -14,6 +14,7 @@ from adapters.dynamodb.items import HEAD, decode_head, head_change, key, token
 from adapters.dynamodb.limits import SCHEDULE_SKEW_MS
 from adapters.dynamodb.plan import Turn, inbox_action, is_mine
 from engine.errors import FencedError, InboxMovedError, StoreUnavailableError
+from engine.lifecycle import ENDED
 
 if TYPE_CHECKING:
     from typing import NoReturn
@@ -73,11 +74,12 @@ class Hold:
                 await self._change(replace(self.head, lease_until=until, due_at=until))
 
     async def release(self, wake_at: int) -> None:
-        """Give the lease up with work left to do: the workflow is due at ``wake_at``."""
+        """Give the lease up with work left to do: the workflow is due at ``wake_at``, unless it has ended."""
         async with self.lock:
             self.check()
             if self.head.owner is not None:
-                await self._change(replace(self.head, owner=None, lease_until=None, due_at=wake_at))
+                due_at = None if self.head.state in ENDED else wake_at
+                await self._change(replace(self.head, owner=None, lease_until=None, due_at=due_at))
 
     async def park(self, inbox: Inbox, due_at: int | None) -> None:
         """Give the lease up without having run: the workflow is due at ``due_at`` again, as it was.

@@ -49,11 +49,10 @@ class Held(Struct, frozen=True):
 class NotDue(Struct, frozen=True):
     """Nothing to do before ``due_at`` (milliseconds; None: before a message comes): drop the wake.
 
-    Unless ``is_scheduled`` says that a schedule will wake it, the alarm has to be armed again.
+    Where the wake was sent for the alarm at ``due_at`` it came too early, and the alarm has to be armed again.
     """
 
     due_at: int | None
-    is_scheduled: bool
 
 
 class Ended(Struct, frozen=True):
@@ -229,7 +228,6 @@ async def _run_or_park(driver: DynamoDriver, due_at: int | None) -> Claim:
     for _ in range(_LOOKS_MAX):
         if driver.has_wanted_message:
             return Claimed(driver)
-        is_scheduled = driver.is_scheduled
         try:
             await driver.park(due_at=due_at)
         except InboxMovedError:
@@ -237,7 +235,7 @@ async def _run_or_park(driver: DynamoDriver, due_at: int | None) -> Claim:
         except FencedError:
             return Held(driver.lease_until)
         else:
-            return NotDue(due_at, is_scheduled)
+            return NotDue(due_at)
     # Messages keep coming; running it without need is better than giving up on it.
     return Claimed(driver)
 

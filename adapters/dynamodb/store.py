@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from adapters.dynamodb.driver import DynamoDriver
     from engine.driver import Clock
+    from engine.hooks import HistorySnapshot
     from engine.ids import Ids
     from engine.lifecycle import WorkflowState
 
@@ -170,3 +171,22 @@ class Store:
             WorkflowEndedError: it has completed or failed.
         """
         return await control.cancel(self._connection, self._claims, workflow_id)
+
+    async def recover(self, workflow_id: str) -> bool:
+        """Let a failed workflow go on, due now; False, and nothing is written, where it has not failed.
+
+        Raises:
+            WorkflowNotFoundError: there is no such workflow.
+        """
+        return await control.recover(self._connection, self._claims, workflow_id)
+
+    async def replay(self, workflow_id: str, entry_id: str | None = None) -> HistorySnapshot:
+        """Forget a step and everything created after it (None: all of it), due now; a running holder is fenced.
+
+        The answer is the history that is left.
+
+        Raises:
+            WorkflowNotFoundError: there is no such workflow.
+            InvalidReplayError: there is no such step, or something that would remain is running.
+        """
+        return await control.replay(self._connection, self._claims, workflow_id, entry_id)

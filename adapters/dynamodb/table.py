@@ -43,13 +43,26 @@ if TYPE_CHECKING:
 class Client(Protocol):
     """The calls of an aiobotocore DynamoDB client that a table makes; arguments and answers are the service's own."""
 
-    async def get_item(self, **arguments: Any) -> dict[str, Any]: ...  # noqa: D102
-    async def put_item(self, **arguments: Any) -> dict[str, Any]: ...  # noqa: D102
-    async def update_item(self, **arguments: Any) -> dict[str, Any]: ...  # noqa: D102
-    async def query(self, **arguments: Any) -> dict[str, Any]: ...  # noqa: D102
-    async def transact_write_items(self, **arguments: Any) -> dict[str, Any]: ...  # noqa: D102
-    async def batch_get_item(self, **arguments: Any) -> dict[str, Any]: ...  # noqa: D102
-    async def batch_write_item(self, **arguments: Any) -> dict[str, Any]: ...  # noqa: D102
+    async def get_item(self, **arguments: Any) -> dict[str, Any]:
+        """The service's call of that name."""
+
+    async def put_item(self, **arguments: Any) -> dict[str, Any]:
+        """The service's call of that name."""
+
+    async def update_item(self, **arguments: Any) -> dict[str, Any]:
+        """The service's call of that name."""
+
+    async def query(self, **arguments: Any) -> dict[str, Any]:
+        """The service's call of that name."""
+
+    async def transact_write_items(self, **arguments: Any) -> dict[str, Any]:
+        """The service's call of that name."""
+
+    async def batch_get_item(self, **arguments: Any) -> dict[str, Any]:
+        """The service's call of that name."""
+
+    async def batch_write_item(self, **arguments: Any) -> dict[str, Any]:
+        """The service's call of that name."""
 
 
 class Meter:
