@@ -181,8 +181,9 @@ def _complaint(reply: Reply) -> str:
         told = None
     told = told if isinstance(told, dict) else {}
     status = f"{reply.status} {http.client.responses.get(reply.status, '')}".strip()
-    # API Gateway's own refusals are no problem documents: they have a message at most.
-    title, detail = told.get("title") or status, told.get("detail") or told.get("message") or told.get("Message")
+    # What API Gateway and Lambda themselves refuse is no problem document: it has a message at most.
+    title = told.get("title") or status
+    detail = next((told[name] for name in ("detail", "message", "Message", "errorMessage") if told.get(name)), None)
     return f"{title}: {detail}" if detail else str(title)
 
 

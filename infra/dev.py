@@ -116,9 +116,15 @@ class LogTail:
         self._stack = stack
         self._since_ms = dict.fromkeys(FUNCTIONS, since_ms)
         self._told: dict[str, set[str]] = {name: set() for name in FUNCTIONS}
+        self._offset = len(stack.ministack.log().encode())
 
     def print_news(self) -> None:
-        """Print what has been logged since the last call."""
+        """Print what has been logged since the last call, and what the local AWS itself complained of."""
+        news = self._stack.ministack.log(self._offset)
+        self._offset += len(news.encode())
+        for line in news.splitlines():
+            if " ERROR " in line:
+                print(f"local AWS: {line}", flush=True)
         for function in FUNCTIONS:
             for event in self._stack.log_events(function, self._since_ms[function]):
                 # Not eventId: the local AWS gives none.

@@ -124,10 +124,11 @@ class MiniStack:
         """Whether the process lives."""
         return self._process.poll() is None
 
-    def log(self) -> str:
-        """What it has written so far; empty once it is gone."""
-        with contextlib.suppress(OSError):
-            return (self.folder / "ministack.log").read_text(errors="replace")
+    def log(self, offset: int = 0) -> str:
+        """What it has written so far, from that many bytes on; empty once it is gone."""
+        with contextlib.suppress(OSError), (self.folder / "ministack.log").open("rb") as written:
+            written.seek(offset)
+            return written.read().decode(errors="replace")
         return ""
 
     def client(self, service: str) -> Any:
