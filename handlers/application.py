@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from engine.errors import OperatorError, UnknownTypeError
 
@@ -28,7 +28,7 @@ class ApplicationBrokenError(OperatorError):
 class WorkflowSource(Protocol):
     """Where the workflow of a type comes from."""
 
-    def get(self, workflow_type: str, /) -> Workflow:
+    def get(self, workflow_type: str, /) -> Workflow[Any]:
         """The workflow registered under this type.
 
         Raises:
@@ -46,7 +46,7 @@ class Application:
         clock: says when a broken module is tried again.
     """
 
-    def __init__(self, module_names: str, find: Callable[[str], Workflow], clock: Clock) -> None:
+    def __init__(self, module_names: str, find: Callable[[str], Workflow[Any]], clock: Clock) -> None:
         self._waiting = [name.strip() for name in module_names.split(",") if name.strip()]
         self._broken: dict[str, str] = {}
         self._retry_at = 0
@@ -70,7 +70,7 @@ class Application:
         self._broken.pop(name, None)
         return True
 
-    def get(self, workflow_type: str, /) -> Workflow:
+    def get(self, workflow_type: str, /) -> Workflow[Any]:
         """The workflow registered under this type; see ``WorkflowSource``."""
         self.load()
         try:

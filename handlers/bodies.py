@@ -32,7 +32,7 @@ from engine.values import decode, encode
 from handlers.problems import BODY_TOO_LARGE, MALFORMED_BODY, UNSUPPORTED_MEDIA_TYPE, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 JSON = "application/json"
 CBOR = "application/cbor"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import os
 import random
@@ -10,20 +9,25 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from aiobotocore.config import AioConfig
+from aiobotocore.session import get_session
+
+from adapters.alarms import Alarms
+from adapters.dynamodb.store import Store
+from adapters.scheduler import Scheduler
+from adapters.sqs import WakeQueue
 from engine.clock import SystemClock
 from engine.ids import Ids
+from engine.registry import REGISTRY
 from handlers import logs
 from handlers.application import Application
 from handlers.process import Process
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from adapters.alarms import Alarms
-    from adapters.dynamodb.store import Store
-    from adapters.sqs import WakeQueue
+    from adapters.sqs import Wake
     from engine.driver import Clock
-    from engine.registry import Workflow
 
 LEASE_S = 60.0
 EVICT_MARGIN_S = 10.0
@@ -82,7 +86,7 @@ class Settings:
         Raises:
             SettingsError: a variable is missing, no number, or out of bounds.
         """
-        variables = os.environ if environment is None else environment
+        variables = os.environ if environment is None else environment  # noqa: TID251 - this is the place
         settings = cls(
             app=variables.get("TORPOR_APP", ""),
             table=_required(variables, "TORPOR_TABLE"),
@@ -118,3 +122,112 @@ def _milliseconds(variables: Mapping[str, str], name: str, default_s: float) -> 
     if milliseconds <= 0:
         raise SettingsError(f'{name} must be a number of seconds above 0, not "{text}".')
     return milliseconds
+
+
+# --- wiring -------------------------------------------------------------------------------------------------------
+
+
+class Wiring:
+    """One process's adapters: each is made when first asked for, on the process's loop, and kept.
+
+    Attributes:
+        settings: what the environment says.
+        process: the event loop.
+        clock: the machine's.
+        ids: where new ids come from.
+        application: the author's workflows.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.process = Process()
+        self.clock: Clock = SystemClock()
+        self.ids = Ids(self.clock)
+        self.application = Application(settings.app, REGISTRY.get, self.clock)
+        self._open = AsyncExitStack()
+        self._clients: dict[str, Any] = {}
+        self._store: Store | None = None
+
+    async def store(self) -> Store:
+        """The table."""
+        if self._store is None:
+            client = await self.client("dynamodb")
+            # Jitter wants spread, not secrecy; a process of its own seed is what keeps two from retrying in step.
+            jitter = random.Random()  # noqa: S311
+            owner = f"{self.settings.stack or 'torpor'}-{self.ids.new()}"
+            self._store = Store(client, self.settings.table, self.clock, self.ids, owner=owner, random=jitter.random)
+        return self._store
+
+    async def queue(self) -> WakeQueue:
+        """The wake queue."""
+        return WakeQueue(await self.client("sqs"), self.settings.queue_url)
+
+    async def alarms(self) -> Alarms:
+        """The alarms; the client of EventBridge Scheduler is made at the first that is far."""
+        return Alarms(await self.queue(), LateScheduler(self), self.clock)
+
+    async def client(self, service: str) -> Any:
+        """The one aiobotocore client of a service; it lives as long as the process."""
+        if service not in self._clients:
+            made = _session().create_client(service, config=_config(service))
+            # Another call may have made one while we waited; then ours is closed with the rest and never used.
+            client = await self._open.enter_async_context(made)
+            self._clients.setdefault(service, client)
+        return self._clients[service]
+
+    def close(self) -> None:
+        """Close every client and the loop; for tests and tools."""
+        self.process.loop.run_until_complete(self._open.aclose())
+        self.process.close()
+
+
+class LateScheduler:
+    """EventBridge Scheduler whose client is made at its first call: most processes never make one."""
+
+    def __init__(self, wiring: Wiring) -> None:
+        self._wiring = wiring
+
+    async def set(self, wake: Wake, at_s: int) -> None:
+        """See ``Scheduler.set``."""
+        await (await self._scheduler()).set(wake, at_s)
+
+    async def clear(self, workflow_id: str) -> None:
+        """See ``Scheduler.clear``."""
+        await (await self._scheduler()).clear(workflow_id)
+
+    async def _scheduler(self) -> Scheduler:
+        settings = self._wiring.settings
+        return Scheduler(
+            await self._wiring.client("scheduler"),
+            group=settings.schedule_group,
+            role_arn=settings.schedule_role_arn,
+            queue_arn=settings.queue_arn,
+            stack=settings.stack,
+        )
+
+
+@functools.cache
+def _session() -> Any:
+    # One a process: it keeps what it has read of the services' models.
+    return get_session()
+
+
+def _config(service: str) -> AioConfig:
+    # The store tries again itself, knowing which writes may be repeated; for a wake two more tries are enough.
+    attempts = 1 if service == "dynamodb" else 3
+    return AioConfig(
+        connect_timeout=CONNECT_TIMEOUT_S,
+        read_timeout=READ_TIMEOUT_S,
+        max_pool_connections=CONNECTIONS_MAX,
+        retries={"total_max_attempts": attempts, "mode": "standard"},
+    )
+
+
+@functools.cache
+def wiring() -> Wiring:
+    """The wiring of this process, from the environment; its log appears and it listens for SIGTERM from here on."""
+    settings = Settings.from_environment()
+    logs.set_up(settings.log_level, native_json=settings.is_native_json)
+    made = Wiring(settings)
+    made.process.listen_for_sigterm()
+    return made

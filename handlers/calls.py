@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from msgspec import Struct
-
+from adapters.dynamodb.table import sleep
 from handlers import bodies
-from handlers.pausing import pause
 from handlers.problems import INVALID_BODY, INVALID_PARAMETER, Problem
 
 if TYPE_CHECKING:
@@ -37,7 +36,8 @@ INSTANT_MS_MAX = 253_402_300_799_999
 """The last millisecond that a date can say. Source: Python's ``datetime`` ends with the year 9999."""
 
 
-class Call(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
     """What came in.
 
     Attributes:
@@ -58,6 +58,10 @@ class Call(Struct, frozen=True, kw_only=True):
         """The body's value, or ``bodies.ABSENT``; raises ``Problem``."""
         return bodies.read(self.body, self.headers.get("content-type"))
 
+    def wait_s(self) -> float:
+        """Seconds that the caller is willing to wait, ``WAIT_MAX_S`` at most; raises ``Problem``."""
+        return self.number("wait", 0.0, WAIT_MAX_S)
+
     def number(self, name: str, default: float, most: float) -> float:
         """The query's number ``name``, at most ``most``; raises ``Problem`` where it is none or negative."""
         text = self.query.get(name)
@@ -72,25 +76,25 @@ class Call(Struct, frozen=True, kw_only=True):
         return min(number, most)
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
     """What goes out: a status, a value that becomes the body, further headers."""
 
     status: int = 200
     value: Any
-    headers: Mapping[str, str] = {}
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
-async def wait_for(clock: Clock, call: Call, look: Callable[[], Awaitable[T | None]]) -> T | None:
-    """What ``look`` finds, looking again for as long as the query's ``wait`` (seconds) asks; None if it never does."""
-    wait_ms = call.number("wait", 0.0, WAIT_MAX_S) * 1000
-    until_ms = min(clock.now() + wait_ms, call.deadline_ms - ANSWER_MARGIN_MS)
+async def wait_for(clock: Clock, call: Call, look: Callable[[], Awaitable[T | None]], *, wait_s: float) -> T | None:
+    """What ``look`` finds, looking again for up to ``wait_s`` seconds; None where it finds nothing by then."""
+    until_ms = min(clock.now() + wait_s * 1000, call.deadline_ms - ANSWER_MARGIN_MS)
     delay_s = POLL_FIRST_S
     while True:
         found = await look()
         remaining_s = (until_ms - clock.now()) / 1000
         if found is not None or remaining_s <= 0:
             return found
-        await pause(clock, min(delay_s, remaining_s))
+        await sleep(clock, min(delay_s, remaining_s))
         delay_s = min(delay_s * 2, POLL_MAX_S)
 
 

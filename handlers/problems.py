@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from engine import errors
-from engine.errors import ControlFlow
 from handlers.application import ApplicationBrokenError
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ KINDS: tuple[tuple[type[BaseException], Kind], ...] = (
     (errors.UnstorableValueError, INVALID_BODY),
     (ApplicationBrokenError, APPLICATION_BROKEN),
     (errors.DriverError, STORE_UNAVAILABLE),
-    (ControlFlow, STORE_UNAVAILABLE),  # somebody else wrote at the same moment
+    (errors.ControlFlow, STORE_UNAVAILABLE),  # somebody else wrote at the same moment
     (errors.UnknownVersionError, CORRUPT_HISTORY),
     (errors.CorruptHistoryError, CORRUPT_HISTORY),
 )

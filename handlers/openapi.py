@@ -1,0 +1,151 @@
+"""The OpenAPI document of the API, made from its table of routes."""
+
+from __future__ import annotations
+
+import re
+from inspect import cleandoc
+from typing import TYPE_CHECKING, Any
+
+from engine.lifecycle import WorkflowState
+from handlers import bodies, problems
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from handlers.routes import Parameter, Route
+
+OPENAPI_VERSION = "3.1.0"
+
+EVERYWHERE = (problems.INVALID_PARAMETER, problems.METHOD_NOT_ALLOWED, problems.STORE_UNAVAILABLE)
+"""Problems that every operation may answer with."""
+
+_TEXT = {"type": "string"}
+_INSTANT = {"type": "string", "format": "date-time"}
+_STATE = {"enum": [str(state) for state in WorkflowState]}
+_TAGS = {"type": "object", "additionalProperties": _TEXT}
+_WORKFLOW = {"$ref": "#/components/schemas/Workflow"}
+
+
+def _object(required: Iterable[str] = (), **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "required": list(required), "properties": properties}
+
+
+SCHEMAS: dict[str, dict[str, Any]] = {
+    "Value": {"description": "Any value: what the workflow is given is what was sent."},
+    "Start": {
+        **_object(
+            id={
+                **_TEXT,
+                "description": "The workflow's id; made up where it is left out. The same start again is one.",
+            },
+            input={"description": "Any value."},
+            tags=_TAGS,
+            start_at={**_INSTANT, "description": "Not before this instant."},
+        ),
+        "additionalProperties": False,
+    },
+    "Replay": {
+        **_object(entry_id={**_TEXT, "description": "The step to run again; from the beginning where it is left out."}),
+        "additionalProperties": False,
+    },
+    "Started": _object(["id", "type", "created"], id=_TEXT, type=_TEXT, created={"type": "boolean"}),
+    "Workflow": _object(["id", "type", "state"], id=_TEXT, type=_TEXT, state=_STATE, tags=_TAGS, created_at=_INSTANT),
+    "WorkflowPage": _object(
+        ["workflows", "cursor"],
+        workflows={"type": "array", "items": _WORKFLOW},
+        cursor={"type": ["string", "null"], "description": "Give it back for the next page; null on the last."},
+    ),
+    "Accepted": _object(["message_id", "duplicate"], message_id=_TEXT, duplicate={"type": "boolean"}),
+    "Reply": _object(
+        ["message_id", "duplicate", "reply"],
+        message_id=_TEXT,
+        duplicate={"type": "boolean"},
+        reply={"description": "What the workflow completed the message with."},
+    ),
+    "Ending": _object(
+        ["id", "state"],
+        id=_TEXT,
+        state=_STATE,
+        output={"description": "Any value, where the workflow completed."},
+        error={"type": "object", "description": "name and message, where it failed."},
+    ),
+    "History": _object(["id", "entries"], id=_TEXT, entries={"type": "array", "items": {"type": "object"}}),
+    "Problem": _object(
+        ["type", "title", "status", "detail"],
+        type={**_TEXT, "description": f"{problems.TYPE_PREFIX} and the kind's name."},
+        title=_TEXT,
+        status={"type": "integer"},
+        detail={**_TEXT, "description": "What to do about it."},
+    ),
+}
+"""The shapes of bodies; times are RFC 3339 in JSON and datetimes in CBOR."""
+
+
+def document(routes: Iterable[Route]) -> dict[str, Any]:
+    """The document that describes ``routes``."""
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": OPENAPI_VERSION,
+        "info": {
+            "title": "torpor",
+            "version": "1",
+            "description": "Start durable workflows, send them messages, look at them. " + _mapping(),
+        },
+        "paths": paths,
+        "components": {"schemas": SCHEMAS},
+    }
+
+
+def _mapping() -> str:
+    # The module's own docstring is where the mapping is kept right.
+    return cleandoc(bodies.__doc__ or "")
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    doc = cleandoc(route.act.__doc__ or "")
+    described: dict[str, Any] = {
+        "operationId": route.act.__name__,
+        "summary": doc.splitlines()[0],
+        "parameters": [*_path_parameters(route.path), *map(_parameter, route.parameters)],
+        "responses": _responses(route),
+    }
+    if route.body is not None:
+        described["requestBody"] = {"required": False, "content": _content(route.body)}
+    return described
+
+
+def _responses(route: Route) -> dict[str, Any]:
+    answers = {str(status): {"description": name, "content": _content(name)} for status, name in route.answers.items()}
+    kinds: dict[str, list[str]] = {}
+    body_problems = (problems.MALFORMED_BODY, problems.INVALID_BODY) if route.body else ()
+    for kind in (*route.problems, *body_problems, problems.INVALID_ID, *EVERYWHERE):
+        kinds.setdefault(str(kind.status), []).append(kind.name)
+    refusals = {status: _refusal(names) for status, names in sorted(kinds.items())}
+    return {**answers, **refusals}
+
+
+def _refusal(names: list[str]) -> dict[str, Any]:
+    schema = {"$ref": "#/components/schemas/Problem"}
+    return {"description": ", ".join(names), "content": {problems.MEDIA_TYPE: {"schema": schema}}}
+
+
+def _content(schema: str) -> dict[str, Any]:
+    media = {"schema": {"$ref": f"#/components/schemas/{schema}"}}
+    return {bodies.JSON: media, bodies.CBOR: media}
+
+
+def _path_parameters(path: str) -> list[dict[str, Any]]:
+    names = re.findall(r"{(\w+)}", path)
+    return [{"name": name, "in": "path", "required": True, "schema": _TEXT} for name in names]
+
+
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    return {
+        "name": parameter.name,
+        "in": parameter.place,
+        "required": False,
+        "schema": {"type": parameter.type},
+        "description": parameter.description,
+    }

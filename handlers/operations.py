@@ -1,0 +1,268 @@
+"""What can be asked over HTTP: each operation takes a call and answers, or raises an error that is a problem."""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from msgspec.structs import asdict
+
+from engine import inspect
+from engine.errors import DriverError, InvalidIdError, WorkflowNotFoundError
+from engine.lifecycle import ENDED, WorkflowState
+from engine.values import decode, decode_error, encode
+from handlers import bodies
+from handlers.calls import LIMIT_MAX, Answer, instant, instant_ms, members, text, texts, wait_for
+from handlers.problems import INVALID_PARAMETER, Problem
+
+if TYPE_CHECKING:
+    from adapters.alarms import Alarms
+    from adapters.dynamodb.query import Description, Outcome
+    from adapters.dynamodb.store import Store
+    from adapters.sqs import WakeQueue
+    from engine.driver import Clock
+    from engine.ids import Ids
+    from engine.inspect import Operation
+    from handlers.application import WorkflowSource
+    from handlers.calls import Call
+
+logger = logging.getLogger(__name__)
+
+START_MEMBERS = frozenset({"id", "input", "tags", "start_at"})
+REPLAY_MEMBERS = frozenset({"entry_id"})
+
+RETRY_AFTER_S = 1
+"""Seconds in ``Retry-After`` of an output that is not there yet. Design choice."""
+
+UNREACHABLE_ID = re.compile(
+    r"(^|.*/)\.{1,2}(/.*|$)|.*/messages/.*|.+/(output|history|wake|cancel|recover|replay)", re.DOTALL
+)
+"""Ids that an address cannot say: they would be read as another id and something to do with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """What the operations act on."""
+
+    store: Store
+    queue: WakeQueue
+    alarms: Alarms
+    clock: Clock
+    ids: Ids
+    application: WorkflowSource
+
+
+# --- starting and sending -----------------------------------------------------------------------------------------
+
+
+async def start(ports: Ports, call: Call) -> Answer:
+    """Start a workflow: 201 where it is new, 200 where the same start was made before."""
+    workflow_type = call.path["id_or_type"]
+    ports.application.get(workflow_type)
+    body = members(call.value(), START_MEMBERS)
+    # Whoever names a start by the header alone means the same thing: once, whatever is repeated.
+    workflow_id = text(body.get("id"), "id") or call.headers.get("idempotency-key") or ports.ids.new()
+    if UNREACHABLE_ID.fullmatch(workflow_id):
+        raise InvalidIdError(
+            f'"{workflow_id}" would be read as another id in an address: an id must not contain "/messages/" or the '
+            "segments . and .., nor end in the name of an operation, such as /output."
+        )
+    start_at = instant_ms(body.get("start_at"), "start_at")
+    started = await ports.store.start(
+        workflow_id=workflow_id,
+        type=workflow_type,
+        input=encode(body.get("input")),
+        tags=texts(body.get("tags"), "tags"),
+        start_at=start_at,
+    )
+    if start_at is None or start_at <= ports.clock.now():
+        await _hint(ports, started.workflow_id)
+    else:
+        await _arm(ports, started.workflow_id, start_at)
+    return Answer(
+        status=201 if started.created else 200,
+        value={"id": started.workflow_id, "type": workflow_type, "created": started.created},
+        headers={"location": f"/workflows/{quote(started.workflow_id, safe='')}"},
+    )
+
+
+async def send(ports: Ports, call: Call) -> Answer:
+    """Post a message: 202 when it is accepted, 200 with the reply where the call waited for one and it came."""
+    # Everything that can be refused is read before anything is written.
+    value, wait_s, message_id = call.value(), call.wait_s(), _message_id(call)
+    accepted = await ports.store.send(
+        call.path["id"],
+        name=call.path["name"],
+        body=encode(None if value is bodies.ABSENT else value),
+        message_id=message_id,
+        sent_at=ports.clock.now(),
+    )
+    await _hint(ports, call.path["id"])
+    reply = accepted.reply
+    if reply is None:
+        reply = await wait_for(
+            ports.clock, call, lambda: ports.store.reply_of(call.path["id"], accepted.message_id), wait_s=wait_s
+        )
+    answer = {"message_id": accepted.message_id, "duplicate": accepted.duplicate}
+    if reply is None:
+        return Answer(status=202, value=answer)
+    return Answer(value={**answer, "reply": decode(reply)})
+
+
+def _message_id(call: Call) -> str | None:
+    header, parameter = call.headers.get("idempotency-key"), call.query.get("id")
+    if header is not None and parameter is not None and header != parameter:
+        raise Problem(INVALID_PARAMETER, 'The header Idempotency-Key and the parameter "id" differ; send one of them.')
+    return header if header is not None else parameter
+
+
+async def _hint(ports: Ports, workflow_id: str) -> None:
+    try:
+        await ports.queue.wake(workflow_id, 0)
+    except DriverError as error:
+        # The fact is stored and due: the sweeper finds it. The caller must not be told that the call failed.
+        _tell_lost_hint(workflow_id, error)
+
+
+async def _arm(ports: Ports, workflow_id: str, at_ms: int) -> None:
+    try:
+        await ports.alarms.arm(workflow_id, at_ms)
+    except DriverError as error:
+        _tell_lost_hint(workflow_id, error)
+
+
+def _tell_lost_hint(workflow_id: str, error: DriverError) -> None:
+    logger.warning("wake lost", extra={"workflow_id": workflow_id, "error": type(error).__name__})
+
+
+# --- looking ------------------------------------------------------------------------------------------------------
+
+
+async def list_workflows(ports: Ports, call: Call) -> Answer:
+    """A page of workflows, and the cursor of the next one where there is more."""
+    state = call.query.get("state")
+    if state is not None and state not in set(WorkflowState):
+        raise Problem(INVALID_PARAMETER, f'"state" must be one of {", ".join(WorkflowState)}, not "{state}".')
+    page = await ports.store.list(
+        type=call.query.get("type"),
+        state=None if state is None else WorkflowState(state),
+        limit=max(1, int(call.number("limit", LIMIT_MAX, LIMIT_MAX))),
+        cursor=call.query.get("cursor"),
+    )
+    return Answer(value={"workflows": [_described(found) for found in page.items], "cursor": page.cursor})
+
+
+async def describe(ports: Ports, call: Call) -> Answer:
+    """What is known of one workflow."""
+    return Answer(value=_described(await _found(ports, call.path["id_or_type"])))
+
+
+async def output(ports: Ports, call: Call) -> Answer:
+    """How a workflow ended: 200 with its output or error, 202 while it has not."""
+    workflow_id = call.path["id"]
+
+    async def look() -> Description | None:
+        # HEAD alone: the history, where the output is, is read once it is known to be there.
+        found = await _found(ports, workflow_id)
+        return found if found.state in ENDED else None
+
+    await wait_for(ports.clock, call, look, wait_s=call.wait_s())
+    return _ending(workflow_id, await ports.store.outcome(workflow_id))
+
+
+def _ending(workflow_id: str, outcome: Outcome) -> Answer:
+    value: dict[str, Any] = {"id": workflow_id, "state": str(outcome.state)}
+    match outcome.state:
+        case WorkflowState.COMPLETED:
+            return Answer(value={**value, "output": None if outcome.output is None else decode(outcome.output)})
+        case WorkflowState.FAILED:
+            return Answer(value={**value, "error": _error(outcome.error)})
+        case WorkflowState.CANCELLED:
+            return Answer(value=value)
+    return Answer(status=202, value=value, headers={"retry-after": str(RETRY_AFTER_S)})
+
+
+def _error(stored: bytes | None) -> dict[str, Any] | None:
+    if stored is None:
+        return None
+    error = decode_error(stored)
+    # Not the stack: where the code lies on disk is nothing for a caller.
+    return {"name": error.name, "message": error.message, "metadata": error.metadata or {}}
+
+
+async def history(ports: Ports, call: Call) -> Answer:
+    """Every recorded operation of a workflow, in the order of creation."""
+    told = inspect.describe(await ports.store.history(call.path["id"]))
+    entries = [_entry(operation) for operation in sorted(told.operations, key=lambda operation: operation.id)]
+    unreadable = [asdict(pair) for pair in told.unreadable]
+    return Answer(value={"id": call.path["id"], "state": told.state, "entries": entries, "unreadable": unreadable})
+
+
+def _entry(operation: Operation) -> dict[str, Any]:
+    told = {name: value for name, value in asdict(operation).items() if name not in {"key", "depth", "has_value"}}
+    return {**told, "branches": [asdict(branch) for branch in operation.branches]}
+
+
+async def _found(ports: Ports, workflow_id: str) -> Description:
+    found = await ports.store.describe(workflow_id)
+    if found is None:
+        raise WorkflowNotFoundError(f"no workflow has the id {workflow_id!r}")
+    return found
+
+
+def _described(found: Description) -> dict[str, Any]:
+    return {
+        "id": found.workflow_id,
+        "type": found.type,
+        "state": str(found.state),
+        "tags": found.tags,
+        "created_at": instant(found.created_at),
+        "updated_at": instant(found.updated_at),
+        "ended_at": instant(found.ended_at),
+        "wake_at": instant(found.wake_at),
+        "waiting_for": None if found.waiting_for is None else list(found.waiting_for),
+        "wakes": found.wakes,
+        "deaths": found.deaths,
+        "is_running": found.is_running,
+    }
+
+
+# --- telling it what to do ----------------------------------------------------------------------------------------
+
+
+async def wake(ports: Ports, call: Call) -> Answer:
+    """Have a workflow looked at now."""
+    await ports.store.wake(call.path["id"])
+    return await _told(ports, call)
+
+
+async def cancel(ports: Ports, call: Call) -> Answer:
+    """Cancel a workflow; whoever runs it is stopped at its next commit. Cancelling twice is no error."""
+    if await ports.store.cancel(call.path["id"]):
+        try:
+            await ports.alarms.clear(call.path["id"])
+        except DriverError as error:
+            # It may go off yet, as a stale wake that is dropped.
+            _tell_lost_hint(call.path["id"], error)
+    return Answer(value=_described(await _found(ports, call.path["id"])))
+
+
+async def recover(ports: Ports, call: Call) -> Answer:
+    """Let a failed workflow try again from where it failed."""
+    await ports.store.recover(call.path["id"])
+    return await _told(ports, call)
+
+
+async def replay(ports: Ports, call: Call) -> Answer:
+    """Run a workflow again from one of its steps, or from the beginning."""
+    body = members(call.value(), REPLAY_MEMBERS)
+    await ports.store.replay(call.path["id"], text(body.get("entry_id"), "entry_id"))
+    return await _told(ports, call)
+
+
+async def _told(ports: Ports, call: Call) -> Answer:
+    await _hint(ports, call.path["id"])
+    return Answer(status=202, value=_described(await _found(ports, call.path["id"])))

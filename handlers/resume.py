@@ -1,0 +1,96 @@
+"""The resume function: events that EventBridge, or a schedule, hands to Lambda directly become messages and wakes.
+
+The turn itself is the worker's: there it shares the queue's bound on workers, their time, and their rights.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from typing import TYPE_CHECKING, Any
+
+from engine.errors import CallerError
+from engine.values import encode
+from handlers import bootstrap
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from adapters.dynamodb.store import Store
+    from adapters.sqs import WakeQueue
+    from engine.driver import Clock
+    from handlers.bootstrap import Wiring
+
+logger = logging.getLogger(__name__)
+
+MESSAGE = "torpor.message"
+"""The ``detail-type`` of an event that is a message: its detail has ``workflow_id``, ``name``, maybe ``body`` and ``id``.
+Any other event with a ``workflow_id`` is a wake."""
+
+
+class UnreadableEventError(Exception):
+    """An event names no workflow; raised, so that Lambda keeps it in the dead-letter queue for someone to see."""
+
+
+class ResumeFunction:
+    """The Lambda function, bound to a process and its adapters."""
+
+    def __init__(self, wiring: Wiring) -> None:
+        self._wiring = wiring
+
+    def __call__(self, event: Mapping[str, Any], _context: Any) -> None:
+        """Handle one event; raises where it must be delivered again, or is none of ours."""
+        self._wiring.process.run(self._handle(event))
+
+    async def _handle(self, event: Mapping[str, Any]) -> None:
+        wiring = self._wiring
+        await resume(await wiring.store(), await wiring.queue(), wiring.clock, event)
+
+
+async def resume(store: Store, queue: WakeQueue, clock: Clock, event: Mapping[str, Any]) -> None:
+    """Do what ``event`` asks for: an EventBridge event with a ``detail``, or the bare payload of a schedule.
+
+    Raises:
+        UnreadableEventError: it names no workflow.
+        StoreUnavailableError: it must be delivered again; a message then still counts once.
+    """
+    detail = event.get("detail", event)
+    match detail:
+        case {"workflow_id": str(workflow_id), "name": str(name)} if event.get("detail-type") == MESSAGE:
+            if not await _post(store, clock, event, workflow_id, name):
+                return
+        case {"workflow_id": str(workflow_id)}:
+            pass
+        case _:
+            raise UnreadableEventError(f"event {event.get('id')!r} has no text workflow_id in its detail")
+    await queue.wake(workflow_id, 0)
+    logger.info("event taken", extra={"workflow_id": workflow_id, "detail_type": event.get("detail-type")})
+
+
+async def _post(store: Store, clock: Clock, event: Mapping[str, Any], workflow_id: str, name: str) -> bool:
+    """Put an event's message into the inbox; False where nobody will ever take it."""
+    detail = event["detail"]
+    try:
+        await store.send(
+            workflow_id,
+            name=name,
+            body=encode(detail.get("body")),
+            # EventBridge delivers at least once, and the event's own id is the same each time.
+            message_id=str(detail.get("id") or event["id"]),
+            sent_at=clock.now(),
+        )
+    except CallerError as error:
+        reason = {"workflow_id": workflow_id, "event_id": event["id"], "error": type(error).__name__}
+        logger.warning("event refused", extra=reason)
+        return False
+    return True
+
+
+@functools.cache
+def _function() -> ResumeFunction:
+    return ResumeFunction(bootstrap.wiring())
+
+
+def handler(event: dict[str, Any], context: Any) -> None:
+    """Lambda's entry point."""
+    _function()(event, context)

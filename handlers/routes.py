@@ -1,0 +1,141 @@
+"""The addresses of the API as one table: what is served and what ``/openapi.json`` says are both made from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from handlers import operations, problems
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from handlers.calls import Answer, Call
+    from handlers.operations import Ports
+    from handlers.problems import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter outside the path: its name, ``query`` or ``header``, the JSON type of it, what it does."""
+
+    name: str
+    place: str
+    type: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One operation and where it is.
+
+    Attributes:
+        method: of HTTP, in upper case.
+        path: its address; the parts in braces may hold slashes.
+        act: what is done; the first line of its docstring is the summary.
+        parameters: those outside the path.
+        body: the schema of the body, or None where it takes none.
+        answers: the schema of each status.
+        problems: the kinds that are its own; those that every operation may answer with are left out.
+    """
+
+    method: str
+    path: str
+    act: Callable[[Ports, Call], Awaitable[Answer]]
+    parameters: tuple[Parameter, ...] = ()
+    body: str | None = None
+    answers: Mapping[int, str]
+    problems: tuple[Kind, ...] = ()
+
+
+WAIT = Parameter("wait", "query", "number", "Seconds to wait for it, 25 at most.")
+KEY = Parameter(
+    "Idempotency-Key", "header", "string", "A name of your own for this call: repeated, it has its effect once."
+)
+
+_BODY_PROBLEMS = (problems.BODY_TOO_LARGE, problems.UNSUPPORTED_MEDIA_TYPE)
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        method="GET",
+        path="/workflows",
+        act=operations.list_workflows,
+        parameters=(
+            Parameter("type", "query", "string", "Only workflows of this type."),
+            Parameter("state", "query", "string", "Only workflows in this state."),
+            Parameter("limit", "query", "integer", "Workflows a page, 100 at most."),
+            Parameter("cursor", "query", "string", "Where the page before this one ended."),
+        ),
+        answers={200: "WorkflowPage"},
+    ),
+    Route(
+        method="POST",
+        path="/workflows/{id}/messages/{name}",
+        act=operations.send,
+        parameters=(KEY, Parameter("id", "query", "string", "The same as Idempotency-Key."), WAIT),
+        body="Value",
+        answers={200: "Reply", 202: "Accepted"},
+        problems=(problems.WORKFLOW_NOT_FOUND, problems.WORKFLOW_ENDED, *_BODY_PROBLEMS),
+    ),
+    Route(
+        method="GET",
+        path="/workflows/{id}/output",
+        act=operations.output,
+        parameters=(WAIT,),
+        answers={200: "Ending", 202: "Ending"},
+        problems=(problems.WORKFLOW_NOT_FOUND,),
+    ),
+    Route(
+        method="GET",
+        path="/workflows/{id}/history",
+        act=operations.history,
+        answers={200: "History"},
+        problems=(problems.WORKFLOW_NOT_FOUND, problems.CORRUPT_HISTORY),
+    ),
+    Route(
+        method="POST",
+        path="/workflows/{id}/wake",
+        act=operations.wake,
+        answers={202: "Workflow"},
+        problems=(problems.WORKFLOW_NOT_FOUND,),
+    ),
+    Route(
+        method="POST",
+        path="/workflows/{id}/cancel",
+        act=operations.cancel,
+        answers={200: "Workflow"},
+        problems=(problems.WORKFLOW_NOT_FOUND,),
+    ),
+    Route(
+        method="POST",
+        path="/workflows/{id}/recover",
+        act=operations.recover,
+        answers={202: "Workflow"},
+        problems=(problems.WORKFLOW_NOT_FOUND,),
+    ),
+    Route(
+        method="POST",
+        path="/workflows/{id}/replay",
+        act=operations.replay,
+        body="Replay",
+        answers={202: "Workflow"},
+        problems=(problems.WORKFLOW_NOT_FOUND, problems.INVALID_REPLAY, *_BODY_PROBLEMS),
+    ),
+    Route(
+        method="GET",
+        path="/workflows/{id_or_type}",
+        act=operations.describe,
+        answers={200: "Workflow"},
+        problems=(problems.WORKFLOW_NOT_FOUND,),
+    ),
+    Route(
+        method="POST",
+        path="/workflows/{id_or_type}",
+        act=operations.start,
+        parameters=(KEY,),
+        body="Start",
+        answers={200: "Started", 201: "Started"},
+        problems=(problems.UNKNOWN_TYPE, problems.START_CONFLICT, *_BODY_PROBLEMS),
+    ),
+)
+"""In the order in which addresses are matched: ids may hold slashes, so the longer address stands first."""

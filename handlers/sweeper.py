@@ -1,0 +1,82 @@
+"""The sweeper as a Lambda function: every minute it wakes whoever is overdue, whatever was lost or died."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from typing import TYPE_CHECKING, Any
+
+from engine.errors import DriverError
+from handlers import bootstrap
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from adapters.dynamodb.store import Overdue, Store
+    from adapters.sqs import WakeQueue
+    from engine.driver import Clock
+    from handlers.bootstrap import Wiring
+
+logger = logging.getLogger(__name__)
+
+OVERDUE_PER_SHARD_MAX = 500
+"""Workflows of one shard of the index that one sweep looks at. Design choice: 8,000 in all, which the rest of a minute
+is enough to wake; who is left is the longest overdue of the next sweep."""
+
+PATIENCE_MS = 5_000
+"""Milliseconds for which an overdue workflow is left to the fast path: its wake is on its way. Design choice."""
+
+CONCURRENT_WAKES_MAX = 40
+"""Wakes in flight at once. Design choice: fewer than the client has connections."""
+
+
+class SweeperFunction:
+    """The Lambda function, bound to a process and its adapters."""
+
+    def __init__(self, wiring: Wiring) -> None:
+        self._wiring = wiring
+
+    def __call__(self, _event: Mapping[str, Any], _context: Any) -> dict[str, int]:
+        """Sweep once; the answer says how many were overdue and how many of them were woken."""
+        return self._wiring.process.run(self._sweep())
+
+    async def _sweep(self) -> dict[str, int]:
+        wiring = self._wiring
+        return await sweep(await wiring.store(), await wiring.queue(), wiring.clock)
+
+
+async def sweep(store: Store, queue: WakeQueue, clock: Clock) -> dict[str, int]:
+    """Wake every workflow that somebody should have looked at by now.
+
+    Raises:
+        StoreUnavailableError: nobody could be found; the next sweep will.
+    """
+    now = clock.now()
+    overdue = await store.overdue(now=now - PATIENCE_MS, limit_per_shard=OVERDUE_PER_SHARD_MAX)
+    room = asyncio.Semaphore(CONCURRENT_WAKES_MAX)
+
+    async def wake(entry: Overdue) -> bool:
+        async with room:
+            try:
+                await queue.wake(entry.workflow_id, 0)
+            except DriverError:
+                return False
+        return True
+
+    woken = sum(await asyncio.gather(*map(wake, overdue)))
+    told = {"overdue": len(overdue), "woken": woken}
+    longest_ms = now - overdue[0].due_at if overdue else 0
+    level = logging.INFO if woken == len(overdue) else logging.ERROR
+    logger.log(level, "swept", extra={**told, "longest_ms": longest_ms})
+    return told
+
+
+@functools.cache
+def _function() -> SweeperFunction:
+    return SweeperFunction(bootstrap.wiring())
+
+
+def handler(event: dict[str, Any], context: Any) -> dict[str, int]:
+    """Lambda's entry point."""
+    return _function()(event, context)

@@ -1,0 +1,333 @@
+"""One turn of a workflow: claim it, run it until it waits or must stop, and see that someone goes on with it.
+
+It takes its ports as arguments and touches nothing else, so that a simulated world can run it as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from adapters.dynamodb.store import Claimed, NotDue
+from adapters.dynamodb.table import sleep
+from engine.commit import Alarm, Commit
+from engine.errors import (
+    CallerError,
+    CorruptHistoryError,
+    DriverError,
+    EvictedError,
+    FencedError,
+    InvalidIdError,
+    OperatorError,
+    UnknownTypeError,
+    UnknownVersionError,
+)
+from engine.handle import run_workflow
+from engine.keys import ERROR_KEY, STATE_KEY
+from engine.lifecycle import ENDED, WorkflowState
+from engine.limits import DEATHS_MAX
+from engine.values import StoredError, encode_error
+from handlers.application import ApplicationBrokenError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from adapters.alarms import Alarms
+    from adapters.dynamodb.driver import DynamoDriver
+    from adapters.dynamodb.store import Claim, Store
+    from adapters.sqs import WakeQueue
+    from engine.driver import Clock
+    from engine.handle import WorkflowHandle
+    from engine.registry import Workflow
+    from handlers.application import WorkflowSource
+    from handlers.invocation import Invocation, TurnLimits
+
+logger = logging.getLogger(__name__)
+
+POSTPONED_MS = 300_000
+"""Milliseconds after which a workflow whose type or stored format this build does not know is looked at again. Design
+choice: a deploy may bring it, and each look costs a claim."""
+
+FAULT_RETRY_MS = 5_000
+"""Milliseconds after which a run that the store failed is tried again. Design choice: longer than a throttle lasts."""
+
+ROLLBACK_RETRY_MS = 60_000
+"""Milliseconds after which a rollback whose handler failed is gone on with. Design choice: somebody has to mend it."""
+
+HEARTBEATS_PER_LEASE = 3
+"""How often a lease is renewed in its length, so that one lost renewal is no lost lease. Design choice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnPorts:
+    """What a turn acts on."""
+
+    store: Store
+    queue: WakeQueue
+    alarms: Alarms
+    clock: Clock
+    application: WorkflowSource
+
+
+class Outcome(StrEnum):
+    """What became of a wake."""
+
+    ENDED = "ended"
+    """The workflow ended in this turn."""
+
+    WAITING = "waiting"
+    """It waits for an alarm or a message."""
+
+    HANDED_ON = "handed on"
+    """It was stopped with work left to do, and a wake is on its way."""
+
+    POSTPONED = "postponed"
+    """It cannot run now; the sweeper looks again later."""
+
+    LEFT = "left"
+    """Its lease runs out and then counts as a death: what went wrong may go wrong again, but not for ever."""
+
+    FENCED = "fenced"
+    """Somebody else has taken it over."""
+
+    DROPPED = "dropped"
+    """Nothing was to be done: held by somebody else, not due, ended before, or unknown."""
+
+    FAULT = "fault"
+    """The wake must come again: nobody else is sure to look in time."""
+
+
+async def take_turn(
+    ports: TurnPorts, limits: TurnLimits, invocation: Invocation, workflow_id: str, alarms: Collection[int]
+) -> Outcome:
+    """Do what one wake asks for, and tell the log one line.
+
+    Args:
+        ports: what to act on.
+        limits: how long a lease is.
+        invocation: until when there is time.
+        workflow_id: who is to be woken.
+        alarms: the alarms that it is to be woken for, in milliseconds since the epoch; empty where it is for none.
+    """
+    if invocation.is_stopping:
+        return await _pass_on(ports, workflow_id)
+    try:
+        claim = await ports.store.claim(workflow_id, lease_ms=limits.lease_ms, deadline_ms=invocation.deadline_ms)
+    except (OperatorError, InvalidIdError) as error:
+        logger.exception("wake failed", extra={"workflow_id": workflow_id, **_told(error)})
+        return Outcome.FAULT
+    if isinstance(claim, Claimed):
+        return await Turn(ports, limits, invocation, claim.driver).take()
+    return await _drop(ports, workflow_id, claim, alarms)
+
+
+async def _pass_on(ports: TurnPorts, workflow_id: str) -> Outcome:
+    """Leave a wake that came too late in an invocation to the next one."""
+    try:
+        await ports.queue.wake(workflow_id, 0)
+    except DriverError:
+        return Outcome.FAULT
+    logger.info("wake passed on", extra={"workflow_id": workflow_id})
+    return Outcome.DROPPED
+
+
+async def _drop(ports: TurnPorts, workflow_id: str, claim: Claim, alarms: Collection[int]) -> Outcome:
+    early_for = claim.due_at if isinstance(claim, NotDue) and claim.due_at in alarms else None
+    if early_for is not None:
+        # Only the alarm's own wake arms it again. Any other is left over from an earlier wait and would never die out.
+        with _losing_nothing("alarm not armed again", workflow_id):
+            await ports.alarms.arm(workflow_id, early_for)
+    fields = {"workflow_id": workflow_id, "reason": type(claim).__name__, "early_for": early_for}
+    logger.info("wake dropped", extra=fields)
+    return Outcome.DROPPED
+
+
+@contextlib.contextmanager
+def _losing_nothing(what: str, workflow_id: str) -> Iterator[None]:
+    """A call whose failure costs a delay: what it was for is stored as due, and the sweeper finds it."""
+    try:
+        yield
+    except DriverError as error:
+        logger.warning(what, extra={"workflow_id": workflow_id, **_told(error)})
+
+
+def _told(error: BaseException) -> dict[str, str]:
+    """What a log may know of an error: our own errors say nothing of payloads, an author's may."""
+    is_ours = isinstance(error, (OperatorError, CallerError))
+    return {"error": f"{type(error).__name__}: {error}" if is_ours else type(error).__name__}
+
+
+class Turn:
+    """A claimed workflow in our hands: run, watched, and handed on."""
+
+    def __init__(self, ports: TurnPorts, limits: TurnLimits, invocation: Invocation, driver: DynamoDriver) -> None:
+        self._ports = ports
+        self._limits = limits
+        self._invocation = invocation
+        self._driver = driver
+        self._workflow_id = driver.workflow_id
+        self._began_at = ports.clock.now()
+        self._seq = driver.head.seq
+        self._error: BaseException | None = None
+
+    async def take(self) -> Outcome:
+        """Run the workflow and see to what comes after."""
+        try:
+            outcome = await self._run()
+            if outcome is None:
+                outcome = await self._settle()
+        except (DriverError, FencedError) as error:
+            # Handing on failed too: the lease runs out, and the workflow is due then.
+            self._error = self._error or error
+            outcome = Outcome.FENCED if isinstance(error, FencedError) else Outcome.FAULT
+        await self._wake_signalled()
+        self._tell(outcome)
+        return outcome
+
+    # --- running ------------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> Outcome | None:
+        """Run it; an outcome where what comes after is clear from how the run ended, else None."""
+        try:
+            workflow = self._ports.application.get(self._driver.type)
+            is_over = await self._watched(workflow)
+        except (Exception, EvictedError) as error:  # noqa: BLE001 - the author's own errors among them
+            self._error = error
+            return await self._judge(error)
+        return None if is_over else Outcome.LEFT
+
+    async def _judge(self, error: BaseException) -> Outcome | None:
+        """What an error of the run means; None where what the last commit left says it."""
+        if isinstance(error, FencedError):
+            return Outcome.FENCED
+        if self._has_ended or self._is_rolling_back or isinstance(error, EvictedError):
+            return None
+        match error:
+            case UnknownTypeError() | ApplicationBrokenError() | UnknownVersionError():
+                return await self._postpone()
+            case CorruptHistoryError():
+                return await self._set_aside(error)
+            case DriverError():
+                return await self._after_fault()
+        # A bug, ours or the interpreter's: it may repeat itself, but as deaths these are counted.
+        return Outcome.LEFT
+
+    async def _watched(self, workflow: Workflow[Any]) -> bool:
+        """Run it with its lease kept alive; whether the run ended before the invocation had to give it up."""
+        ports, driver = self._ports, self._driver
+        handle: WorkflowHandle[Any] = run_workflow(self._workflow_id, workflow, None, driver, clock=ports.clock)
+        heartbeat = asyncio.create_task(self._keep_lease(handle))
+        result: asyncio.Future[Any] = asyncio.ensure_future(handle.result)
+        try:
+            with self._invocation.running(handle):
+                await asyncio.wait({result, self._invocation.given_up}, return_when=asyncio.FIRST_COMPLETED)
+            if result.done():
+                result.result()
+            return result.done()
+        finally:
+            heartbeat.cancel()
+            result.cancel()
+            await asyncio.wait({heartbeat, result})
+
+    async def _keep_lease(self, handle: WorkflowHandle[Any]) -> None:
+        while True:
+            await sleep(self._ports.clock, self._limits.lease_ms / HEARTBEATS_PER_LEASE / 1000)
+            try:
+                await self._driver.renew(self._limits.lease_ms)
+            except FencedError:
+                handle.evict(grace=0)
+                return
+            except DriverError as error:
+                # The next beat, or the next commit, will show whether the lease is still ours.
+                logger.warning("lease not renewed", extra={"workflow_id": self._workflow_id, **_told(error)})
+
+    # --- what comes after -------------------------------------------------------------------------------------------
+
+    @property
+    def _has_ended(self) -> bool:
+        return self._driver.head.state in ENDED
+
+    @property
+    def _is_rolling_back(self) -> bool:
+        return self._driver.head.state is WorkflowState.ROLLING_BACK
+
+    async def _settle(self) -> Outcome:
+        """Arm, clear or hand on, by what the last commit left."""
+        driver = self._driver
+        if self._has_ended:
+            await self._settle_alarm()
+            return Outcome.ENDED
+        if driver.lease_until:
+            return await self._hand_on()
+        await self._settle_alarm()
+        return Outcome.WAITING
+
+    async def _settle_alarm(self) -> None:
+        driver = self._driver
+        with _losing_nothing("alarm not armed", self._workflow_id):
+            if driver.alarm_at is not None:
+                await self._ports.alarms.arm(self._workflow_id, driver.alarm_at)
+            if driver.has_stale_schedule:
+                await self._ports.alarms.clear(self._workflow_id)
+
+    async def _hand_on(self) -> Outcome:
+        """Give the lease up with work left to do: to a wake that follows at once, or to the sweeper."""
+        now = self._ports.clock.now()
+        if self._is_rolling_back and self._error is not None:
+            await self._driver.release(wake_at=now + ROLLBACK_RETRY_MS)
+            return Outcome.POSTPONED
+        await self._driver.release(wake_at=now)
+        await self._wake(self._workflow_id)
+        return Outcome.HANDED_ON
+
+    async def _postpone(self) -> Outcome:
+        await self._driver.release(wake_at=self._ports.clock.now() + POSTPONED_MS)
+        return Outcome.POSTPONED
+
+    async def _after_fault(self) -> Outcome:
+        # A holder that cannot tell what it wrote must not write again: then this raises, and the lease runs out.
+        await self._driver.release(wake_at=self._ports.clock.now() + FAULT_RETRY_MS)
+        await self._wake(self._workflow_id, FAULT_RETRY_MS // 1000)
+        return Outcome.HANDED_ON
+
+    async def _set_aside(self, error: CorruptHistoryError) -> Outcome | None:
+        """A history that cannot be read: tried again a few times, then failed, visibly and for ``recover`` to mend."""
+        if self._driver.deaths < DEATHS_MAX:
+            return Outcome.FAULT
+        stored = encode_error(StoredError(name=type(error).__name__, message=str(error)))
+        state = WorkflowState.FAILED
+        puts = [(ERROR_KEY, stored), (STATE_KEY, state.encode())]
+        await self._driver.commit(Commit(puts=puts, alarm=Alarm(None), state=state))
+        return None
+
+    async def _wake(self, workflow_id: str, delay_s: int = 0) -> None:
+        with _losing_nothing("wake lost", workflow_id):
+            await self._ports.queue.wake(workflow_id, delay_s)
+
+    async def _wake_signalled(self) -> None:
+        for workflow_id in sorted(self._driver.signalled - {self._workflow_id}):
+            await self._wake(workflow_id)
+
+    def _tell(self, outcome: Outcome) -> None:
+        driver = self._driver
+        fields = {
+            "workflow_id": self._workflow_id,
+            "type": driver.type,
+            "outcome": outcome,
+            "state": driver.head.state,
+            "epoch": driver.head.epoch,
+            "wakes": driver.wakes,
+            "deaths": driver.deaths,
+            "commits": driver.head.seq - self._seq,
+            "write_units": driver.meter.write_units,
+            "read_units": driver.meter.read_units,
+            "duration_ms": self._ports.clock.now() - self._began_at,
+            "next_wake": driver.alarm_at,
+            **({} if self._error is None else _told(self._error)),
+        }
+        is_odd = outcome in (Outcome.FAULT, Outcome.LEFT) or isinstance(self._error, OperatorError)
+        logger.log(logging.ERROR if is_odd else logging.INFO, "run ended", extra=fields)
