@@ -13,7 +13,7 @@ from adapters.dynamodb.inbox import take_ticket
 from adapters.dynamodb.items import HEAD, head_change, key
 from adapters.dynamodb.limits import MESSAGE_BYTES_MAX, VALUE_BYTES_MAX, WORKER_POLL_INTERVAL_S
 from adapters.dynamodb.messages import DynamoMessages
-from adapters.dynamodb.plan import Posted, is_mine, plan_commit
+from adapters.dynamodb.plan import Posted, changes_nothing, is_mine, plan_commit
 from adapters.dynamodb.table import sleep
 from engine.commit import Alarm, Commit
 from engine.errors import CommitInFlightError, InboxMovedError, StoreUnavailableError
@@ -214,6 +214,8 @@ class DynamoDriver:
         try:
             async with self._hold.lock:
                 self._hold.check()
+                if changes_nothing(commit, self.alarm_at):
+                    return
                 await self._compact()
                 await self._commit(commit)
         finally:

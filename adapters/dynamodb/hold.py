@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from adapters.alarms import schedule_ms
 from adapters.dynamodb.errors import ConditionFailedError, TransactionRefusedError
 from adapters.dynamodb.expressions import Condition, number, update_action
-from adapters.dynamodb.items import HEAD, decode_head, head_change, key, token
+from adapters.dynamodb.items import HEAD, decode_head, head_change, key
 from adapters.dynamodb.limits import SCHEDULE_SKEW_MS
 from adapters.dynamodb.plan import Turn, inbox_action, is_mine
 from engine.errors import FencedError, InboxMovedError, StoreUnavailableError
@@ -106,9 +106,9 @@ class Hold:
             on_inbox = inbox_action(self.turn(inbox, 0), after, yields=True, posts=False)
             actions += [] if on_inbox is None else [on_inbox]
             self._parks += 1
-            mark = token(after.workflow_id, "park", str(after.epoch), str(after.seq), str(self._parks))
+            identity = f"{self._lease.owner} parks {self._parks}"
             try:
-                await self._table.transact(actions, mark)
+                await self._table.transact(actions, identity)
             except TransactionRefusedError as refused:
                 if 0 not in refused.failed:
                     raise InboxMovedError(f"a message came for {after.workflow_id!r}") from None

@@ -21,7 +21,6 @@ from adapters.dynamodb.items import (
     integer,
     key,
     message_key,
-    token,
 )
 from adapters.dynamodb.limits import DEDUP_TTL_S, MESSAGE_BYTES_MAX, SEND_SLOW_MS, SORT_KEY_BYTES_MAX
 from adapters.dynamodb.schema import TTL
@@ -134,7 +133,7 @@ async def send(
     if message_id is None:
         accepted = await _put(table, workflow_id, message)
     else:
-        accepted = await _put_once(table, workflow_id, message, clock.now())
+        accepted = await _put_once(connection, workflow_id, message)
     if clock.now() - began_at > SEND_SLOW_MS:
         # The ticket may be taken for a dead sender's by now: another one makes somebody look again.
         await take_ticket(table, workflow_id, clock.now())
@@ -152,15 +151,16 @@ async def _put(table: Table, workflow_id: str, message: Message) -> Accepted:
     return accepted
 
 
-async def _put_once(table: Table, workflow_id: str, message: Message, now: int) -> Accepted:
-    dedup = encode_dedup(workflow_id, message.id, message.ticket, now // 1000 + DEDUP_TTL_S)
-    is_new = Condition("attribute_not_exists(#pk) OR #ttl <= :now", {":now": number(now // 1000)})
+async def _put_once(connection: Connection, workflow_id: str, message: Message) -> Accepted:
+    now_s = connection.clock.now() // 1000
+    dedup = encode_dedup(workflow_id, message.id, message.ticket, now_s + DEDUP_TTL_S)
+    is_new = Condition("attribute_not_exists(#pk) OR #ttl <= :now", {":now": number(now_s)})
     actions = [put_action(encode_message(workflow_id, message)), put_action(dedup, is_new)]
     accepted = Accepted(message_id=message.id)
     try:
-        await table.transact(actions, token(workflow_id, "send", str(message.ticket), message.id))
+        await connection.table.transact(actions, f"send {connection.ids.new()}")
     except TransactionRefusedError as refused:
-        return await _whose(table, workflow_id, message, refused)
+        return await _whose(connection.table, workflow_id, message, refused)
     return accepted
 
 

@@ -269,7 +269,7 @@ def digest(workflow_input: bytes) -> bytes:
 
 
 def token(*identity: str) -> str:
-    """A ClientRequestToken: the same for the same parts, none of which may hold a control character."""
+    """Text that is short enough for a ClientRequestToken, and the same for the same parts."""
     return hashlib.blake2b("\0".join(identity).encode(), digest_size=TOKEN_BYTES).hexdigest()
 
 

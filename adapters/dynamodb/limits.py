@@ -20,8 +20,8 @@ BATCH_WRITE_ITEMS_MAX = 25
 SORT_KEY_BYTES_MAX = 1024
 """UTF-8 bytes of a sort key, also of an index. Source: DynamoDB quota."""
 
-LOG_PART_BYTES = ITEM_BYTES_MAX - 1024
-"""Payload of one LOG or SNAP item: an item less room for its keys (an id of 255 bytes, a sort key, names)."""
+LOG_PART_BYTES = 300_000
+"""Payload of one LOG or SNAP item. Design choice: under an item's 400 KB even where base64 is what is counted."""
 
 TRANSACTION_RESERVE_BYTES = 64 * 1024
 """Room kept in a transaction for HEAD, INBOX and keys. Design choice; HEAD holds at most its tags and names."""

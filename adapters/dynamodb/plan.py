@@ -44,6 +44,7 @@ from adapters.dynamodb.limits import (
 )
 from adapters.dynamodb.schema import TTL
 from adapters.dynamodb.tickets import Inbox
+from engine.commit import Commit
 from engine.entry import Message
 from engine.errors import CommitTooLarge
 from engine.lifecycle import ENDED
@@ -51,7 +52,7 @@ from engine.lifecycle import ENDED
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.commit import Commit, Reply
+    from engine.commit import Reply
 
 
 class Lease(Struct, frozen=True, kw_only=True):
@@ -112,8 +113,13 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 def flush_id(turn: Turn) -> str:
-    """The id of the commit that follows ``turn``, and the token of its transaction."""
-    return token(turn.head.workflow_id, "commit", str(turn.head.epoch), str(turn.head.seq), str(turn.ordinal))
+    """The id of the commit that follows ``turn``. The owner makes it unique over all lives of a workflow id."""
+    return token(turn.lease.owner, str(turn.head.epoch), str(turn.head.seq), str(turn.ordinal))
+
+
+def changes_nothing(commit: Commit, alarm_at: int | None) -> bool:
+    """Whether a commit has no news, so that writing it would only cost."""
+    return replace(commit, alarm=None) == Commit() and (commit.alarm is None or commit.alarm.at == alarm_at)
 
 
 def is_mine(head: Head) -> Condition:

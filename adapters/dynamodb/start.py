@@ -22,7 +22,6 @@ from adapters.dynamodb.items import (
     encode_head,
     key,
     log_key,
-    token,
 )
 from adapters.dynamodb.limits import VALUE_BYTES_MAX
 from engine.errors import StartConflictError, StoreUnavailableError, ValueTooLargeError
@@ -44,11 +43,12 @@ class Started(Struct, frozen=True, kw_only=True):
 class Starts:
     """Starts workflows in one table."""
 
-    __slots__ = ("_clock", "_known_types", "_table")
+    __slots__ = ("_clock", "_ids", "_known_types", "_table")
 
     def __init__(self, connection: Connection) -> None:
         self._table = connection.table
         self._clock = connection.clock
+        self._ids = connection.ids
         self._known_types: set[str] = set()
 
     async def start(
@@ -94,9 +94,8 @@ class Starts:
             put_action({**key(head.workflow_id, log_key(head.seq, part)), "b": binary(data)})
             for part, data in enumerate(parts)
         ]
-        mark = token(head.workflow_id, "start", str(head.created_at), head.type, head.input_digest.hex())
         try:
-            await self._table.transact(actions, mark)
+            await self._table.transact(actions, f"start {self._ids.new()}")
         except TransactionRefusedError as refused:
             return await self._compare(head, refused)
         return Started(workflow_id=head.workflow_id, created=True)

@@ -25,6 +25,7 @@ from adapters.dynamodb.expressions import (
     condition_arguments,
     update_arguments,
 )
+from adapters.dynamodb.items import token
 from adapters.dynamodb.limits import (
     ATTEMPTS_MAX,
     BATCH_GET_KEYS_MAX,
@@ -158,15 +159,15 @@ class Table:
                 return
             start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
 
-    async def transact(self, actions: Sequence[Action], token: str) -> None:
-        """Write all ``actions`` or none.
+    async def transact(self, actions: Sequence[Action], identity: str) -> None:
+        """Write all ``actions`` or none; ``identity`` is this transaction's own, ever and in all of the table.
 
         Raises:
             TransactionRefusedError: a condition did not hold.
             AnswerLostError, StoreUnavailableError: as for every call.
         """
         items = [{kind: {"TableName": self.name, **body} for kind, body in action.items()} for action in actions]
-        arguments = {"TransactItems": items, "ClientRequestToken": token}
+        arguments = {"TransactItems": items, "ClientRequestToken": token(self.name, identity)}
         await self._call(self._client.transact_write_items, arguments, is_write=True, is_single_table=False)
 
     async def batch_get(self, keys: Sequence[Item]) -> list[Item]:

@@ -1,0 +1,156 @@
+"""A table of one's own on an emulator, a store on it, and a client that fails when told to."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+from typing import TYPE_CHECKING, Any
+
+from aiobotocore.config import AioConfig
+from aiobotocore.session import get_session
+from botocore.exceptions import ClientError
+
+from adapters.dynamodb.schema import TABLE_DEFINITION
+from adapters.dynamodb.store import Claimed, Store
+from engine.clock import SystemClock
+from engine.ids import Ids
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from adapters.dynamodb.driver import DynamoDriver
+    from engine.driver import Timer
+
+# One session: it keeps the service's model, which takes longer to read than any test.
+_SESSION = get_session()
+_NUMBERS = itertools.count(1)
+_CONFIG = AioConfig(retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=20)
+
+
+class ShiftedClock:
+    """The machine's clock, moved ahead by as much as a test wants; delays pass a hundred times as fast."""
+
+    def __init__(self) -> None:
+        self.shift_ms = 0
+        self._system = SystemClock()
+
+    def now(self) -> int:
+        return self._system.now() + self.shift_ms
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        return self._system.call_later(delay_s / 100, callback)
+
+
+class Answer(Exception):  # noqa: N818 - it is what the service answers
+    """An answer of the service that is an error: its code, and for a cancelled transaction the reasons."""
+
+    def __init__(self, code: str, reasons: list[str] | None = None) -> None:
+        super().__init__(code)
+        self.code = code
+        self.reasons = reasons
+
+
+class Faults:
+    """A client that passes every call on, except where ``plan`` says otherwise.
+
+    ``plan`` maps an operation's name to what happens to its next calls, one after the other: an exception is raised
+    instead of the call (the request is lost), ``("after", exception)`` raises it after the call (the answer is lost),
+    a coroutine function is awaited before the call, None lets the call pass.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.plan: dict[str, list[Any]] = {}
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        operation = getattr(self._client, name)
+
+        async def call(**arguments: Any) -> Any:
+            self.calls.append((name, arguments))
+            steps = self.plan.get(name, [])
+            step = steps.pop(0) if steps else None
+            match step:
+                case None:
+                    return await operation(**arguments)
+                case ("after", error):
+                    await operation(**arguments)
+                    raise self._translated(error, name)
+                case BaseException():
+                    raise self._translated(step, name)
+                case _:
+                    await step()
+                    return await operation(**arguments)
+
+        call.__name__ = name
+        return call
+
+    def _translated(self, error: BaseException, operation: str) -> BaseException:
+        if not isinstance(error, Answer):
+            return error
+        response: dict[str, Any] = {
+            "Error": {"Code": error.code, "Message": "injected"},
+            "ResponseMetadata": {"HTTPStatusCode": 400},
+        }
+        if error.reasons is not None:
+            response["CancellationReasons"] = [{"Code": reason} for reason in error.reasons]
+        return ClientError(response, operation)
+
+    def sent(self, operation: str) -> list[dict[str, Any]]:
+        return [arguments for name, arguments in self.calls if name == operation]
+
+
+class Place:
+    """One test's table, and a store on it."""
+
+    def __init__(self, client: Faults, table: str, clock: ShiftedClock) -> None:
+        self.client = client
+        self.table = table
+        self.clock = clock
+        self.store = self.another("one")
+
+    def another(self, owner: str) -> Store:
+        """Another process on the same table."""
+        return Store(self.client, self.table, self.clock, Ids(self.clock), owner=owner, random=random.Random(1).random)
+
+    async def started(self, workflow_id: str = "w", **arguments: Any) -> DynamoDriver:
+        """A new workflow, claimed."""
+        await self.store.start(workflow_id=workflow_id, type="order", input=b"\x01", **arguments)
+        return await self.claimed(workflow_id)
+
+    async def claimed(self, workflow_id: str = "w", store: Store | None = None) -> DynamoDriver:
+        claim = await (store or self.store).claim(workflow_id)
+        assert isinstance(claim, Claimed), claim
+        return claim.driver
+
+    async def items(self, workflow_id: str = "w") -> dict[str, dict[str, Any]]:
+        """Every stored item of a workflow, by its sort key."""
+        answer = await self.client.query(
+            TableName=self.table,
+            KeyConditionExpression="pk = :pk",
+            ExpressionAttributeValues={":pk": {"S": workflow_id}},
+            ConsistentRead=True,
+        )
+        return {item["sk"]["S"]: item for item in answer["Items"]}
+
+    async def due(self, ahead_ms: int = 0) -> set[str]:
+        """The ids of workflows that are due by then."""
+        now = self.clock.now() + ahead_ms
+        return {entry.workflow_id for entry in await self.store.overdue(now=now, limit_per_shard=100)}
+
+
+@contextlib.asynccontextmanager
+async def place_on(endpoint: str) -> AsyncIterator[Place]:
+    made = _SESSION.create_client(
+        "dynamodb",
+        endpoint_url=endpoint,
+        region_name="eu-west-1",
+        aws_access_key_id="test",
+        aws_secret_access_key="test",  # noqa: S106 - of an emulator
+        config=_CONFIG,
+    )
+    async with made as client:
+        table = f"contract-{next(_NUMBERS)}"
+        await client.create_table(TableName=table, **TABLE_DEFINITION)
+        yield Place(Faults(client), table, ShiftedClock())
