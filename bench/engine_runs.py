@@ -1,0 +1,162 @@
+"""Our engine as a subject: reads one JSON request a line, runs the workflow it names in memory, answers with times.
+
+Requests are ``{"kind": "steps" | "loop" | "join" | "commits", "n": <int>, "times": <int>}``; ``times`` (1 where it is
+left out) is how many workflows of N are run one after the other. Times in answers are microseconds per step, iteration
+or branch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from engine import Break, Context, Continue, WorkflowState, run_workflow
+from engine.entry import Message
+from engine.testing import MemoryDriver
+from engine.values import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+HOUR_S = 3600
+
+KEYS_EVERY = 1000
+"""Iterations of a loop between two looks at how many keys are stored; a multiple of the pruning interval."""
+
+
+async def echo(value: int) -> int:
+    """The body of every step: as little as a step can do."""
+    return value
+
+
+async def _steps(ctx: Context, n: int) -> int:
+    total = 0
+    for number in range(n):
+        total += await ctx.step(f"s{number}", echo, number)
+    return total
+
+
+async def _steps_then_sleep(ctx: Context, n: int) -> int:
+    total = await _steps(ctx, n)
+    await ctx.sleep("pause", HOUR_S)
+    return total
+
+
+async def _message_then_step(ctx: Context, _input: Any) -> None:
+    for number in range(2):
+        await ctx.queue.next(f"wait{number}", names=["go"])
+        await ctx.step(f"act{number}", echo, number)
+        await ctx.sleep(f"pause{number}", HOUR_S)
+
+
+async def _timed(
+    workflow: Callable[..., Awaitable[Any]], driver: MemoryDriver, given: Any
+) -> tuple[float, WorkflowState]:
+    gc.collect()
+    began = time.perf_counter()
+    result = await run_workflow("bench", workflow, given, driver).result
+    return (time.perf_counter() - began) * 1e6, result.state
+
+
+async def steps(n: int, times: int) -> dict[str, Any]:
+    """N steps and a long sleep, each workflow twice: once fresh, once replayed."""
+    fresh = replay = 0.0
+    news = 0
+    for _ in range(times):
+        driver = MemoryDriver()
+        spent, state = await _timed(_steps_then_sleep, driver, n)
+        fresh += spent
+        assert state is WorkflowState.SLEEPING
+        commits = len(driver.commits)
+        spent, state = await _timed(_steps_then_sleep, driver, n)
+        replay += spent
+        assert state is WorkflowState.SLEEPING
+        news += len(driver.commits) - commits
+    return {"fresh": fresh / n / times, "replay": replay / n / times, "replay_commits": news}
+
+
+async def loop(n: int, _times: int) -> dict[str, Any]:
+    """A loop of N iterations with one step each."""
+    driver = MemoryDriver()
+    marks: list[float] = []
+    counts: list[int] = []
+    tenth = n // 10
+
+    async def iteration(ctx: Context, number: int) -> Continue[int] | Break[int]:
+        if number % tenth == 0:
+            marks.append(time.perf_counter())
+        if number % KEYS_EVERY == 0:
+            counts.append(len(driver.dump()))
+        if number == n:
+            return Break(number)
+        await ctx.step("act", echo, number)
+        return Continue(number + 1)
+
+    async def workflow(ctx: Context, _input: Any) -> Any:
+        return await ctx.loop("l", iteration, state=0)
+
+    whole, state = await _timed(workflow, driver, None)
+    assert state is WorkflowState.COMPLETED
+    lengths = [(end - start) * 1e6 / tenth for start, end in itertools.pairwise(marks)]
+    return {
+        "iteration": whole / n,
+        "first_tenth": lengths[0],
+        "last_tenth": lengths[-1],
+        "keys_most": max(counts),
+        "keys_end": len(driver.dump()),
+        "commits": len(driver.commits),
+    }
+
+
+async def join(n: int, times: int) -> dict[str, Any]:
+    """A join of N branches with one step each."""
+
+    def branch(number: int) -> Callable[[Context], Awaitable[int]]:
+        async def body(ctx: Context) -> int:
+            return await ctx.step("act", echo, number)
+
+        return body
+
+    async def workflow(ctx: Context, _input: Any) -> int:
+        return len(await ctx.join("all", {f"b{number}": branch(number) for number in range(n)}))
+
+    whole = 0.0
+    for _ in range(times):
+        driver = MemoryDriver()
+        spent, state = await _timed(workflow, driver, None)
+        assert state is WorkflowState.COMPLETED
+        whole += spent
+    return {"branch": whole / n / times}
+
+
+async def commits(n: int, _times: int) -> dict[str, Any]:
+    """Commits of N steps from start to completion; of a wake that takes a message, runs a step and sleeps again."""
+    driver = MemoryDriver()
+    _, state = await _timed(_steps, driver, n)
+    assert state is WorkflowState.COMPLETED
+    waking = MemoryDriver()
+    await _timed(_message_then_step, waking, None)
+    before = len(waking.commits)
+    await waking.message_driver.add(Message(id="m", name="go", body=encode(1), sent_at=waking.clock.now()))
+    _, state = await _timed(_message_then_step, waking, None)
+    assert state is WorkflowState.SLEEPING
+    return {"steps": len(driver.commits), "wake": len(waking.commits) - before}
+
+
+KINDS = {"steps": steps, "loop": loop, "join": join, "commits": commits}
+
+
+def main() -> None:
+    """Answer requests until the input ends."""
+    for line in sys.stdin:
+        request = json.loads(line)
+        print(json.dumps(asyncio.run(KINDS[request["kind"]](request["n"], request.get("times", 1)))), flush=True)
+
+
+if __name__ == "__main__":
+    main()
