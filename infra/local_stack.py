@@ -74,7 +74,8 @@ class LocalStack:
         Args:
             application: the author's modules.
             parameters: parameters of the template that shall differ from its defaults.
-            is_iam_enforced: the functions may do what the template's policies allow and nothing else.
+            is_iam_enforced: the functions may do what the template's policies allow and nothing else. Schedules are
+                then always refused: the local AWS takes each to be of the group ``default``, which is not ours.
             report: is told of progress, a line at a time.
 
         Raises:

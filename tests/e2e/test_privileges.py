@@ -1,0 +1,87 @@
+"""The template's policies, enforced: each function may do all that its work takes, and nothing beyond."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from infra.local_stack import FUNCTIONS, LocalStack
+from infra.ministack import wait
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ORDER = {
+    "customer": "Ada",
+    "currency": "EUR",
+    "items": [{"name": "lamp", "quantity": 1, "price_cents": 4900}],
+    "payment": "prompt",
+}
+
+ENDED_WITHIN_S = 60.0
+POLL_S = 0.5
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[LocalStack]:
+    with LocalStack.start(is_iam_enforced=True, parameters={"LeaseSeconds": "5"}) as started:
+        yield started
+
+
+def call(stack: LocalStack, method: str, path: str, body: Any = None, **headers: str) -> Any:
+    sent = None if body is None else json.dumps(body).encode()
+    reply = stack.api.request(method, path, body=sent, headers=headers)
+    assert reply.is_success, (method, path, reply.status, reply.body)
+    return reply.json()
+
+
+def ending(stack: LocalStack, workflow_id: str) -> Any:
+    for _ in range(int(ENDED_WITHIN_S / POLL_S)):
+        told = call(stack, "GET", f"/workflows/{workflow_id}/output")
+        if told["state"] in {"completed", "failed", "cancelled"}:
+            return told
+        wait(POLL_S)
+    raise AssertionError(f"{workflow_id} has not ended: {told}")
+
+
+def test_orders_run_to_their_ends_under_the_templates_policies(stack: LocalStack) -> None:
+    for workflow_id in ("by-http", "by-event", "refused", "given-up"):
+        payment = "refused" if workflow_id == "refused" else "prompt"
+        call(stack, "POST", "/workflows/order", {"id": workflow_id, "input": {**ORDER, "payment": payment}})
+    parcel = {"parcel": "parcel-1"}
+    call(stack, "POST", "/workflows/by-http/messages/shipped", parcel, **{"Idempotency-Key": "once"})
+    detail = json.dumps({"workflow_id": "by-event", "name": "shipped", "body": parcel})
+    event = {"Source": "torpor", "DetailType": "torpor.message", "Detail": detail}
+    assert stack.client("events").put_events(Entries=[event])["FailedEntryCount"] == 0
+    call(stack, "POST", "/workflows/given-up/cancel")
+    assert ending(stack, "given-up")["state"] == "cancelled"
+    assert ending(stack, "by-http")["output"]["parcel"] == "parcel-1"
+    assert ending(stack, "by-event")["output"]["parcel"] == "parcel-1"
+    assert ending(stack, "refused")["state"] == "failed"
+    assert len(call(stack, "GET", "/workflows?type=order")["workflows"]) == 4
+    assert call(stack, "GET", "/workflows/by-http/history")["entries"]
+    call(stack, "POST", "/workflows/refused/recover")
+    assert ending(stack, "refused")["state"] == "failed"
+    call(stack, "POST", "/workflows/by-http/replay", {})
+    call(stack, "POST", "/workflows/by-http/wake")
+
+
+def test_the_sweeper_may_sweep(stack: LocalStack) -> None:
+    answer = stack.client("lambda").invoke(FunctionName=stack.outputs["SweeperFunction"], Payload=b"{}")
+    assert "FunctionError" not in answer, answer["Payload"].read()
+
+
+def test_nothing_was_refused(stack: LocalStack) -> None:
+    for function in FUNCTIONS:
+        denied = [line for line in stack.logs(function) if "AccessDenied" in line or "not authorized" in line]
+        assert not denied, (function, denied[0])
+
+
+def test_nobody_else_is_let_in(stack: LocalStack) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", stack.ministack.port, timeout=30)
+    connection.request("GET", "/workflows", headers={"Host": stack.api_host})
+    assert connection.getresponse().status == http.client.FORBIDDEN
+    connection.close()
