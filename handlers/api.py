@@ -142,10 +142,12 @@ class ApiFunction:
     def __init__(self, wiring: Wiring) -> None:
         self._wiring = wiring
         self._served = application(self._ports, wiring.clock)
+        wiring.process.make_current()
         self._mangum = Mangum(self._guarded, lifespan="off")
 
     def __call__(self, event: dict[str, Any], context: Any) -> dict[str, Any]:
         """Answer one event of an HTTP API (payload version 2.0)."""
+        self._wiring.process.make_current()
         return self._mangum(event, context)
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -33,8 +33,6 @@ class Process:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self._on_terminate: list[Callable[[], None]] = []
-        # Mangum and whoever else asks for "the" loop must find this one.
-        asyncio.set_event_loop(self.loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run one invocation's ``work`` to its end and leave nothing behind; raises what ``work`` raises."""
@@ -45,6 +43,10 @@ class Process:
             return await work
         finally:
             await self.settle()
+
+    def make_current(self) -> None:
+        """Have whoever asks asyncio for "the" loop, as Mangum does, find this one."""
+        asyncio.set_event_loop(self.loop)
 
     async def settle(self) -> None:
         """Cancel and await every other task of the loop; a task that refuses to end is logged by name."""
@@ -91,8 +93,8 @@ class Process:
         self.loop.run_until_complete(self.settle())
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         self.loop.run_until_complete(self.loop.shutdown_default_executor())
-        asyncio.set_event_loop(None)
         self.loop.close()
+        asyncio.set_event_loop(None)
 
 
 def _tell_failure(task: asyncio.Task[Any]) -> None:

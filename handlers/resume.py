@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MESSAGE = "torpor.message"
-"""The ``detail-type`` of an event that is a message: its detail has ``workflow_id``, ``name``, maybe ``body`` and ``id``.
+"""The ``detail-type`` of an event that is a message; its detail has ``workflow_id``, ``name``, ``body``, maybe ``id``.
 Any other event with a ``workflow_id`` is a wake."""
 
 

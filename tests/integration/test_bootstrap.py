@@ -81,6 +81,7 @@ def test_five_invocations_share_one_loop_with_failures_in_between(process: Proce
 
 def test_nothing_of_an_invocation_runs_in_the_next(process: Process) -> None:
     told: list[str] = []
+    kept: list[asyncio.Task[None]] = []
 
     async def background() -> None:
         try:
@@ -90,7 +91,7 @@ def test_nothing_of_an_invocation_runs_in_the_next(process: Process) -> None:
             told.append("stopped")
 
     async def first() -> None:
-        process.leftover = asyncio.create_task(background())  # type: ignore[attr-defined] - kept from the collector
+        kept.append(asyncio.create_task(background()))
         await asyncio.sleep(0)
 
     async def second() -> None:
@@ -106,6 +107,7 @@ def test_a_task_that_refuses_to_end_does_not_hold_the_invocation(
     process: Process, caplog: pytest.LogCaptureFixture
 ) -> None:
     stubborn = True
+    kept: list[asyncio.Task[None]] = []
 
     async def refuse() -> None:
         while stubborn:
@@ -115,7 +117,7 @@ def test_a_task_that_refuses_to_end_does_not_hold_the_invocation(
                 continue
 
     async def first() -> None:
-        process.leftover = asyncio.create_task(refuse(), name="refuser")  # type: ignore[attr-defined]
+        kept.append(asyncio.create_task(refuse(), name="refuser"))
         await asyncio.sleep(0)
 
     process.run(first())
