@@ -42,6 +42,8 @@ _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
 _NAME_SEGMENT = struct.Struct("<BI")
 _LOOP_SEGMENT = struct.Struct("<BII")
+_ONE_NAME = b"\1\0"
+"""The first bytes of a location that is one name: most operations stand directly in their workflow."""
 _VERSIONS = struct.Struct("<II")
 _ATTEMPTS_AND_TIMES = struct.Struct("<IQQ")
 
@@ -305,6 +307,8 @@ def _check_present(flag: int) -> None:
 
 
 def _read_location(data: bytes, offset: int) -> tuple[Location, int]:
+    if data[offset : offset + 2] == _ONE_NAME:
+        return _U32.unpack_from(data, offset + 2), offset + 6
     count, offset = _read_varint(data, offset)
     segments: list[int | LoopIteration] = []
     while len(segments) < count:
@@ -336,6 +340,8 @@ def _read_branches(data: bytes, offset: int) -> tuple[dict[str, BranchStatus], i
 
 def _read_step(data: bytes, offset: int) -> tuple[StepEntry, int]:
     output, offset = _read_optional_data(data, offset)
+    if data[offset] == 0:
+        return StepEntry(output=output), offset + 1
     error, offset = _read_optional_text(data, offset)
     return StepEntry(output=output, error=error), offset
 

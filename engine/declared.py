@@ -7,7 +7,7 @@ import functools
 import inspect
 from collections.abc import Awaitable, Coroutine
 from enum import Enum
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, Never, NoReturn, get_args, get_origin, get_type_hints
 from weakref import WeakKeyDictionary
 
@@ -51,6 +51,8 @@ def input_type(fn: Callable[..., Any], position: int) -> Any:
 
 
 def _function(fn: Any) -> Any:
+    if type(fn) is FunctionType:
+        return fn
     while isinstance(fn, functools.partial):
         fn = fn.func
     if inspect.ismethod(fn):

@@ -2,6 +2,9 @@
 
 Times are integer milliseconds since the epoch, UTC. User values inside entries are CBOR bytes, kept opaque so that what
 is read is written back byte for byte.
+
+None of them can be part of a cycle, so the garbage collector need not know them (``gc=False``): a long history would
+otherwise be walked again and again while it is loaded.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ class BranchState(IntEnum):
     CANCELLED = 4
 
 
-class BranchStatus(Struct, frozen=True, kw_only=True):
+class BranchStatus(Struct, frozen=True, kw_only=True, gc=False):
     """One branch of a join or race: ``output`` is CBOR, ``error`` the text ``Name: message``."""
 
     status: BranchState = BranchState.PENDING
@@ -50,7 +53,7 @@ class BranchStatus(Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
-class StepEntry(Struct, frozen=True, kw_only=True):
+class StepEntry(Struct, frozen=True, kw_only=True, gc=False):
     """A step's CBOR ``output`` once it completed, or the text ``Name: message`` of its latest error."""
 
     kind: ClassVar[str] = "step"
@@ -58,7 +61,7 @@ class StepEntry(Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
-class LoopEntry(Struct, frozen=True, kw_only=True):
+class LoopEntry(Struct, frozen=True, kw_only=True, gc=False):
     """A loop's CBOR ``state`` and the ``iteration`` it is for; ``output`` once it broke."""
 
     kind: ClassVar[str] = "loop"
@@ -67,7 +70,7 @@ class LoopEntry(Struct, frozen=True, kw_only=True):
     output: bytes | None = None
 
 
-class SleepEntry(Struct, frozen=True, kw_only=True):
+class SleepEntry(Struct, frozen=True, kw_only=True, gc=False):
     """A sleep, or a queue's ``name:deadline``: until when, and how it ended."""
 
     kind: ClassVar[str] = "sleep"
@@ -75,7 +78,7 @@ class SleepEntry(Struct, frozen=True, kw_only=True):
     state: SleepState = SleepState.PENDING
 
 
-class MessageEntry(Struct, frozen=True, kw_only=True):
+class MessageEntry(Struct, frozen=True, kw_only=True, gc=False):
     """A part of a queue operation: the count, or one message; ``data`` is CBOR."""
 
     kind: ClassVar[str] = "message"
@@ -83,21 +86,21 @@ class MessageEntry(Struct, frozen=True, kw_only=True):
     data: bytes
 
 
-class RollbackCheckpointEntry(Struct, frozen=True, kw_only=True):
+class RollbackCheckpointEntry(Struct, frozen=True, kw_only=True, gc=False):
     """From here on steps may register undos."""
 
     kind: ClassVar[str] = "rollback_checkpoint"
     name: str
 
 
-class JoinEntry(Struct, frozen=True, kw_only=True):
+class JoinEntry(Struct, frozen=True, kw_only=True, gc=False):
     """Every branch of a join, in the order in which the author named them."""
 
     kind: ClassVar[str] = "join"
     branches: dict[str, BranchStatus]
 
 
-class RaceEntry(Struct, frozen=True, kw_only=True):
+class RaceEntry(Struct, frozen=True, kw_only=True, gc=False):
     """Every branch of a race, and its winner once there is one."""
 
     kind: ClassVar[str] = "race"
@@ -105,7 +108,7 @@ class RaceEntry(Struct, frozen=True, kw_only=True):
     branches: dict[str, BranchStatus]
 
 
-class RemovedEntry(Struct, frozen=True, kw_only=True):
+class RemovedEntry(Struct, frozen=True, kw_only=True, gc=False):
     """A placeholder for an operation that the code no longer has."""
 
     kind: ClassVar[str] = "removed"
@@ -113,7 +116,7 @@ class RemovedEntry(Struct, frozen=True, kw_only=True):
     original_name: str | None = None
 
 
-class VersionCheckEntry(Struct, frozen=True, kw_only=True):
+class VersionCheckEntry(Struct, frozen=True, kw_only=True, gc=False):
     """What ``get_version`` answered here (``resolved``), and the ``latest`` it was asked with."""
 
     kind: ClassVar[str] = "version_check"
@@ -147,7 +150,7 @@ ENTRY_KINDS: tuple[type[EntryKind], ...] = (
 """The kinds in the order of the stored union: a kind's index here is its tag."""
 
 
-class Entry(Struct, frozen=True):
+class Entry(Struct, frozen=True, gc=False):
     """One recorded operation: its id, its place in the run, and what kind of thing it is."""
 
     id: str
@@ -155,7 +158,7 @@ class Entry(Struct, frozen=True):
     kind: EntryKind
 
 
-class EntryMetadata(Struct, frozen=True, kw_only=True):
+class EntryMetadata(Struct, frozen=True, kw_only=True, gc=False):
     """What is known of an entry's execution; kept for steps and loops."""
 
     status: EntryStatus = EntryStatus.PENDING
@@ -168,7 +171,7 @@ class EntryMetadata(Struct, frozen=True, kw_only=True):
     rollback_error: str | None = None
 
 
-class Message(Struct, frozen=True, kw_only=True):
+class Message(Struct, frozen=True, kw_only=True, gc=False):
     """A message in an inbox.
 
     ``body`` is CBOR. ``ticket`` is its place in the order of acceptance, as the driver gave it (0 where not yet given).

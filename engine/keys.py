@@ -63,6 +63,13 @@ ERROR_KEY = pack((3, 3))
 INPUT_KEY = pack((3, 4))
 
 
+_NAME_STARTS = tuple(NAMES_PREFIX + bytes((_ZERO + size,)) for size in range(3))
+_NAME_START_BYTES = len(_NAME_STARTS[0])
+_SMALL_BYTES_MAX = len(_NAME_STARTS) - 1
+_METADATA_START = METADATA_PREFIX + bytes((_TEXT,))
+_METADATA_START_BYTES = len(_METADATA_START)
+
+
 # --- building -----------------------------------------------------------------------------------------------------
 
 
@@ -117,6 +124,10 @@ def parse_name_key(key: bytes) -> int:
     Raises:
         CorruptHistoryError: it is no such key.
     """
+    size = len(key) - _NAME_START_BYTES
+    # Every name of a history is loaded at every wake: the usual form is read without taking the tuple apart.
+    if 0 < size <= _SMALL_BYTES_MAX and key[:_NAME_START_BYTES] == _NAME_STARTS[size] and key[_NAME_START_BYTES]:
+        return int.from_bytes(key[_NAME_START_BYTES:], "big")
     match unpack(key):
         case (1, int(index)) if index <= U32_MAX:
             return index
@@ -150,6 +161,9 @@ def parse_metadata_key(key: bytes) -> str:
     Raises:
         CorruptHistoryError: it is no such key.
     """
+    # As with names; ASCII cannot fail to decode, and holds no escape beside a zero.
+    if key.startswith(_METADATA_START) and key.isascii() and key.find(b"\0", _METADATA_START_BYTES) == len(key) - 1:
+        return key[_METADATA_START_BYTES:-1].decode()
     match unpack(key):
         case (4, str(entry_id)):
             return entry_id

@@ -70,10 +70,18 @@ def decode(data: bytes, as_type: Any = PLAIN) -> Any:
         UnstorableValueError: it does not fit ``as_type``.
     """
     plain = _read(data)
-    return plain if as_type is PLAIN or as_type is Any else fit(plain, as_type)
+    if as_type is PLAIN or as_type is Any or (type(plain) is as_type and as_type in _EXACT):
+        return plain
+    return fit(plain, as_type)
 
 
 def _read(data: bytes) -> Any:
+    if data and _SCALAR_BYTES[data[0]] == len(data):
+        try:
+            return cbor2.loads(data)
+        except cbor2.CBORDecodeError:
+            # What is wrong with it is told below, as for every other value.
+            pass
     stream = BytesIO(data)
     try:
         plain = cbor2.CBORDecoder(
@@ -93,6 +101,19 @@ def _read(data: bytes) -> Any:
         raise CorruptHistoryError(f"Stored value of {len(data)} bytes ends after {stream.tell()}")
     return plain
 
+
+def _scalar_bytes(first: int) -> int:
+    """The size of a value whose first byte tells it, as that of a number, a short text or short bytes does; else 0."""
+    kind, size = first >> 5, first & 0x1F
+    if kind in (0, 1):
+        return 1 if size < 24 else {24: 2, 25: 3, 26: 5, 27: 9}.get(size, 0)  # noqa: PLR2004 - RFC 8949, section 3
+    if kind in (2, 3):
+        return 1 + size if size < 24 else 0  # noqa: PLR2004 - the same
+    return {0xF4: 1, 0xF5: 1, 0xF6: 1, 0xFB: 9}.get(first, 0)
+
+
+# Most results are this small. They hold no tag, no depth and no key to check, so their decoder needs no settings.
+_SCALAR_BYTES = tuple(map(_scalar_bytes, range(256)))
 
 # First bytes of the simple values that cbor2 gives as objects of its own: undefined, and those that nobody defined.
 _MAY_BE_SIMPLE = re.compile(rb"[\xe0-\xf3\xf7\xf8]")
