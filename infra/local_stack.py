@@ -39,6 +39,11 @@ DEPLOY_TIMEOUT_MS = 120_000
 
 POLL_S = 0.1
 
+WORKERS_MAX = 4
+"""Workers at once. On AWS another one is another machine; here it takes its start from the same few processors as all
+others, and ten at once make every one of them late. The template cannot say it: the local AWS takes a parameter's number
+for text there. Design choice."""
+
 FUNCTIONS = ("api", "worker", "resume", "sweeper")
 """The functions of the template, by the names that ``logs`` and ``worker_pids`` know."""
 
@@ -109,8 +114,17 @@ class LocalStack:
             Capabilities=["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"],
         )
         self.outputs = self._settled(report)
+        self._bound_workers()
         self._package = package
         return True
+
+    def _bound_workers(self) -> None:
+        functions = self.client("lambda")
+        mappings = functions.list_event_source_mappings(FunctionName=self.outputs["WorkerFunction"])
+        for mapping in mappings["EventSourceMappings"]:
+            functions.update_event_source_mapping(
+                UUID=mapping["UUID"], ScalingConfig={"MaximumConcurrency": WORKERS_MAX}
+            )
 
     def _update_stack(self, **arguments: Any) -> None:
         try:
