@@ -22,17 +22,17 @@ MAY_IMPORT = {
 
 ENGINE_ORDER = (
     ("errors", "limits", "location"),
-    ("entry", "retry", "declared", "storable", "shapes", "values", "message_record"),
-    ("schema", "bare", "keys", "lifecycle", "commit"),
+    ("entry", "retry", "durations", "signature", "declared", "storable", "shapes", "values", "message_record"),
+    ("schema", "bare", "keys", "lifecycle", "commit", "changes"),
     ("driver",),
     ("clock", "ids"),
     ("storage", "hooks", "writing", "flushing"),
-    ("turn", "scope"),
+    ("turn", "scope", "scope_log"),
     ("ops.attempt", "ops.branch", "ops.rollback"),
-    ("ops.step", "ops.sleep", "ops.queue", "ops.loop", "ops.join", "ops.race", "ops.version"),
-    ("context",),
-    ("registry", "run", "handle", "inspect"),
-    ("testing",),
+    ("ops.step", "ops.sleep", "ops.queue", "ops.loop", "ops.join", "ops.race", "ops.version", "ops.recovery"),
+    ("queue_context", "context"),
+    ("registry", "revival", "live", "run", "handle", "inspect"),
+    ("virtual_clock", "memory", "testing"),
 )
 """The engine's modules from the bottom up. A module may import those of earlier lines and, on its own line, those to
 its left; the exceptions are below."""

@@ -54,7 +54,7 @@ def module_docstring_faults(sources: Sequence[Source]) -> Iterator[str]:
                 yield f"{source.path}: the file is empty; remove it"
             continue
         opening = (ast.get_docstring(source.tree) or "").split("\n\n")[0].replace("\n", " ")
-        if not re.match(r"[A-Z`].*?[.:](\s|$)", opening):
+        if not re.match(r"\S.*?\w.*?[.:](\s|$)", opening):
             yield f"{source.path}:1: open the module with one sentence, in a docstring, that says what it is"
 
 
@@ -84,8 +84,15 @@ def _is_excused(node: _Documented, owner: ast.ClassDef | None) -> bool:
     decorators = {ast.unparse(decorator).split(".")[-1] for decorator in node.decorator_list}
     if decorators & {"overload", "override", "setter"}:
         return True
+    if owner and ast.get_docstring(owner) and _is_port(owner) and ast.unparse(node.body[-1]) == "...":
+        return True
     listed = (ast.get_docstring(owner) or "").partition("Attributes:")[2] if owner else ""
     return "property" in decorators and re.search(rf"^\s*{node.name}: ", listed, re.MULTILINE) is not None
+
+
+def _is_port(owner: ast.ClassDef) -> bool:
+    """Whether the class is a Protocol, whose docstring may speak for its members."""
+    return any(ast.unparse(base).split(".")[-1] == "Protocol" for base in owner.bases)
 
 
 def name_faults(sources: Sequence[Source]) -> Iterator[str]:

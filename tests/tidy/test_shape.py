@@ -57,7 +57,7 @@ def test_a_long_body_is_found(lines: int, count: int) -> None:
     assert len(list(body_faults([Source.parse("engine/a.py", text)]))) == count
 
 
-@pytest.mark.parametrize("text", ["x = 1", '"""no capital."""', '"""No end"""'])
+@pytest.mark.parametrize("text", ["x = 1", '"""."""', '"""No end"""'])
 def test_a_module_that_does_not_introduce_itself_is_found(text: str) -> None:
     [fault] = module_docstring_faults([Source.parse("engine/a.py", text)])
     assert "one sentence" in fault
@@ -93,6 +93,7 @@ def test_a_public_name_without_docstring_is_found(text: str, label: str) -> None
         "class _C:\n    def m(self): ...",
         'class C:\n    """Is."""\n    def __init__(self): ...',
         'class C:\n    """Is.\n\n    Attributes:\n        m: is.\n    """\n    @property\n    def m(self): ...',
+        'class C(Protocol):\n    """Is."""\n    def m(self): ...',
         "from typing import overload\n@overload\ndef f(): ...",
     ],
 )
