@@ -95,7 +95,8 @@ class Faults:
         }
         if error.reasons is not None:
             response["CancellationReasons"] = [{"Code": reason} for reason in error.reasons]
-        return ClientError(response, operation)
+        translated: BaseException = ClientError(response, operation)
+        return translated
 
     def sent(self, operation: str) -> list[dict[str, Any]]:
         return [arguments for name, arguments in self.calls if name == operation]

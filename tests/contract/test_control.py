@@ -1,0 +1,250 @@
+"""Looking at workflows and reaching into them from outside."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from adapters.dynamodb.store import Ended, NotDue
+from engine import values
+from engine.commit import Alarm, Commit
+from engine.errors import FencedError, InvalidIdError, WorkflowEndedError, WorkflowNotFoundError
+from engine.handle import run_workflow
+from engine.keys import ERROR_KEY, INPUT_KEY, OUTPUT_KEY, STATE_KEY
+from engine.lifecycle import WorkflowState
+
+if TYPE_CHECKING:
+    from engine.context import Context
+    from tests.contract.aws import Place
+
+WAITS = Commit(yields=True, names=("go", "stop"), state=WorkflowState.SLEEPING)
+
+
+# --- looking ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_description_says_what_head_says(place: Place) -> None:
+    assert await place.store.describe("w") is None
+    driver = await place.started(tags={"customer": "7"})
+    described = await place.store.describe("w")
+    assert described is not None
+    assert (described.type, described.tags, described.state) == ("order", {"customer": "7"}, WorkflowState.PENDING)
+    assert (described.is_running, described.wakes, described.seq) == (True, 1, 1)
+    await driver.commit(WAITS)
+    described = await place.store.describe("w")
+    assert described is not None
+    assert (described.state, described.waiting_for, described.is_running) == (
+        WorkflowState.SLEEPING,
+        ("go", "stop"),
+        False,
+    )
+    assert described.created_at <= described.updated_at
+    driver = await place.store.seize("w")
+    await driver.commit(Commit(state=WorkflowState.COMPLETED))
+    described = await place.store.describe("w")
+    assert described is not None
+    assert described.ended_at == described.updated_at
+    assert described.waiting_for is None
+
+
+async def test_output_and_error_are_read_without_a_lease(place: Place) -> None:
+    driver = await place.started()
+    assert await place.store.output("w") is None
+    await driver.commit(Commit(puts=[(OUTPUT_KEY, b"\xf6")], state=WorkflowState.COMPLETED))
+    assert await place.store.output("w") == b"\xf6"
+    found = await place.store.outcome("w")
+    assert (found.state, found.output, found.error) == (WorkflowState.COMPLETED, b"\xf6", None)
+    driver = await place.started("failed")
+    await driver.commit(Commit(puts=[(ERROR_KEY, b"\xa0")], state=WorkflowState.FAILED))
+    assert (await place.store.outcome("failed")).error == b"\xa0"
+    for look in (place.store.output("never"), place.store.history("never"), place.store.outcome("never")):
+        with pytest.raises(WorkflowNotFoundError):
+            await look
+
+
+async def test_workflows_are_listed_by_type_and_state_the_youngest_first(place: Place) -> None:
+    assert (await place.store.list()).items == []
+    for number in range(12):
+        place.clock.shift_ms += 1
+        await place.store.start(workflow_id=f"w{number}", type="order" if number % 2 else "other", input=b"")
+    ends = {3: WorkflowState.COMPLETED, 4: WorkflowState.FAILED, 5: WorkflowState.CANCELLED, 6: WorkflowState.SLEEPING}
+    for number, state in ends.items():
+        await (await place.claimed(f"w{number}")).commit(Commit(state=state))
+
+    async def listed(**arguments: object) -> list[str]:
+        page = await place.store.list(**arguments)  # type: ignore[arg-type]
+        return [item.workflow_id for item in page.items]
+
+    assert await listed() == [f"w{number}" for number in reversed(range(12))]
+    assert await listed(type="order") == ["w11", "w9", "w7", "w5", "w3", "w1"]
+    assert await listed(type="never") == []
+    assert await listed(state=WorkflowState.FAILED) == ["w4"]
+    assert await listed(state=WorkflowState.SLEEPING) == ["w6"]
+    assert await listed(type="order", state=WorkflowState.CANCELLED) == ["w5"]
+    assert await listed(type="order", state=WorkflowState.FAILED) == []
+
+
+async def test_a_cursor_goes_on_where_a_page_ended_also_among_equals(moto_place: Place) -> None:
+    place = moto_place
+    ids = [f"w{number:02d}" for number in range(17)]
+    for number, workflow_id in enumerate(ids):
+        place.clock.shift_ms += number % 3 == 0
+        await place.store.start(workflow_id=workflow_id, type="order", input=b"")
+    cursor, found = None, []
+    for _ in range(20):
+        page = await place.store.list(limit=4, cursor=cursor)
+        assert len(page.items) <= 4
+        found += [item.workflow_id for item in page.items]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert len(found) == len(ids)
+    assert set(found) == set(ids)
+    with pytest.raises(InvalidIdError, match="cursor"):
+        await place.store.list(cursor="nonsense")
+
+
+async def test_the_longest_overdue_come_first(place: Place) -> None:
+    for number in range(6):
+        await place.store.start(workflow_id=f"w{number}", type="order", input=b"")
+        place.clock.shift_ms += 10
+    now = place.clock.now()
+    found = await place.store.overdue(now=now, limit_per_shard=10)
+    assert [entry.workflow_id for entry in found] == [f"w{number}" for number in range(6)]
+    assert all(entry.due_at <= now for entry in found)
+    assert len(await place.store.overdue(now=now, limit_per_shard=1)) <= 6
+    await place.store.send("w0", name="go", body=b"")
+    assert len(await place.store.overdue(now=place.clock.now(), limit_per_shard=10)) == 6
+
+
+# --- telling ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_wake_makes_a_sleeper_due(place: Place) -> None:
+    driver = await place.started()
+    await place.store.wake("w")
+    wake_at = place.clock.now() + 60_000
+    await driver.commit(Commit(alarm=Alarm(wake_at), yields=True, state=WorkflowState.SLEEPING))
+    assert await place.due() == set()
+    await place.store.wake("w")
+    assert await place.due() == {"w"}
+    driver = await place.claimed()
+    await driver.commit(Commit(yields=True))
+    assert await place.store.claim("w") == NotDue(wake_at)
+    await (await place.store.seize("w")).commit(Commit(state=WorkflowState.COMPLETED))
+    with pytest.raises(WorkflowEndedError):
+        await place.store.wake("w")
+    with pytest.raises(WorkflowNotFoundError):
+        await place.store.wake("never")
+
+
+async def test_cancelling_fences_the_one_who_runs_it(place: Place) -> None:
+    driver = await place.started()
+    await driver.commit(Commit(alarm=Alarm(place.clock.now() + 5)))
+    await place.store.cancel("w")
+    with pytest.raises(FencedError):
+        await driver.commit(Commit(puts=[(OUTPUT_KEY, b"\x01")], state=WorkflowState.COMPLETED))
+    assert dict(await place.store.history("w")) == {INPUT_KEY: b"\x01", STATE_KEY: b"cancelled"}
+    described = await place.store.describe("w")
+    assert described is not None
+    assert (described.state, described.wake_at, described.deaths) == (WorkflowState.CANCELLED, None, 0)
+    assert await place.due(ahead_ms=10**9) == set()
+    assert await place.store.claim("w") == Ended()
+    before = await place.items()
+    assert not await place.store.cancel("w")
+    assert await place.items() == before
+
+
+async def test_cancelling_a_far_sleeper_says_that_its_schedule_is_left(place: Place) -> None:
+    driver = await place.started()
+    await driver.commit(Commit(alarm=Alarm(place.clock.now() + 10**8), yields=True, state=WorkflowState.SLEEPING))
+    assert await place.store.cancel("w")
+
+
+@pytest.mark.parametrize("state", [WorkflowState.COMPLETED, WorkflowState.FAILED])
+async def test_what_has_ended_otherwise_cannot_be_cancelled(place: Place, state: WorkflowState) -> None:
+    driver = await place.started()
+    await driver.commit(Commit(state=state))
+    before = await place.items()
+    with pytest.raises(WorkflowEndedError):
+        await place.store.cancel("w")
+    with pytest.raises(WorkflowNotFoundError):
+        await place.store.cancel("never")
+    assert await place.items() == before
+
+
+# --- running on the real engine -----------------------------------------------------------------------------------
+
+
+class Shop:
+    """An author's workflow whose second step works only once it was mended."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.is_mended = False
+
+    async def reserve(self) -> str:
+        self.calls.append("reserve")
+        return "r1"
+
+    async def charge(self) -> int:
+        self.calls.append("charge")
+        if not self.is_mended:
+            raise ValueError("card")
+        return 42
+
+    async def workflow(self, ctx: Context, order: str) -> dict[str, object]:
+        reservation = await ctx.step("reserve", self.reserve)
+        message = await ctx.queue.next("go", "go")
+        amount = await ctx.step("charge", self.charge, max_retries=0)
+        return {"order": order, "reservation": reservation, "said": message.body, "amount": amount}
+
+    async def run(self, place: Place, workflow_id: str = "w") -> WorkflowState:
+        driver = await place.claimed(workflow_id)
+        handle = run_workflow(workflow_id, self.workflow, None, driver)
+        return (await handle.result).state
+
+
+async def test_a_workflow_runs_sleeps_fails_recovers_and_is_replayed(place: Place) -> None:
+    shop = Shop()
+    await place.store.start(workflow_id="w", type="order", input=values.encode("o1"))
+    assert await shop.run(place) is WorkflowState.SLEEPING
+    assert await place.due(ahead_ms=10**9) == set()
+    await place.store.send("w", name="go", body=values.encode("please"))
+    with pytest.raises(Exception, match="charge"):
+        await shop.run(place)
+    described = await place.store.describe("w")
+    assert described is not None
+    assert described.state is WorkflowState.FAILED
+    with pytest.raises(WorkflowEndedError):
+        await place.store.send("w", name="go", body=b"")
+
+    shop.is_mended = True
+    assert await place.store.recover("w")
+    assert not await place.store.recover("w")
+    assert await place.due() == {"w"}
+    assert await shop.run(place) is WorkflowState.COMPLETED
+    output = await place.store.output("w")
+    assert output is not None
+    expected = {"order": "o1", "reservation": "r1", "said": "please", "amount": 42}
+    assert values.decode(output) == expected
+    assert shop.calls == ["reserve", "charge", "charge"]
+
+    snapshot = await place.store.replay("w")
+    assert snapshot.entries == []
+    assert await place.store.output("w") is None
+    assert await shop.run(place) is WorkflowState.SLEEPING
+    await place.store.send("w", name="go", body=values.encode("again"))
+    assert await shop.run(place) is WorkflowState.COMPLETED
+    assert shop.calls[3:] == ["reserve", "charge"]
+
+
+async def test_recovering_what_has_not_failed_writes_nothing(place: Place) -> None:
+    driver = await place.started()
+    before = await place.items()
+    assert not await place.store.recover("w")
+    assert await place.items() == before
+    await driver.commit(Commit(puts=[(b"k", b"v")]))
+    with pytest.raises(WorkflowNotFoundError):
+        await place.store.recover("never")

@@ -1,0 +1,340 @@
+"""Sending and consuming: in the order of acceptance, each once, and never slept over."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from adapters.dynamodb.limits import (
+    DEDUP_TTL_S,
+    MESSAGE_BYTES_MAX,
+    OUTSTANDING_LOOK_MS,
+    OUTSTANDING_MAX_MS,
+    SEND_SLOW_MS,
+)
+from adapters.dynamodb.store import NotDue
+from engine.commit import Commit, Outgoing, Reply
+from engine.entry import Message
+from engine.errors import (
+    CommitTooLarge,
+    InboxMovedError,
+    InvalidIdError,
+    ValueTooLargeError,
+    WorkflowEndedError,
+    WorkflowNotFoundError,
+)
+from engine.lifecycle import WorkflowState
+
+if TYPE_CHECKING:
+    from tests.contract.aws import Place
+
+WAITS = Commit(yields=True, names=("go",), state=WorkflowState.SLEEPING)
+NO_MATCH = Commit(yields=True, names=("other",), state=WorkflowState.SLEEPING)
+
+
+async def bodies(place: Place) -> list[bytes]:
+    driver = await place.claimed()
+    return [found.body for found in await driver.message_driver.receive((), 1000)]
+
+
+async def take_ticket(place: Place, workflow_id: str = "w") -> None:
+    """A sender that dies between its ticket and its message."""
+    await place.client.update_item(
+        TableName=place.table,
+        Key={"pk": {"S": workflow_id}, "sk": {"S": "INBOX"}},
+        UpdateExpression="SET due_shard = :shard, due_at = :now ADD n :one",
+        ExpressionAttributeValues={
+            ":shard": {"S": "00"},
+            ":now": {"N": str(place.clock.now())},
+            ":one": {"N": "1"},
+        },
+    )
+
+
+async def test_a_message_makes_its_workflow_due(place: Place) -> None:
+    driver = await place.started()
+    await driver.commit(WAITS)
+    assert await place.due(ahead_ms=10**9) == set()
+    accepted = await place.store.send("w", name="go", body=b"\x05", sent_at=7)
+    assert not accepted.duplicate
+    assert await place.due() == {"w"}
+    driver = await place.claimed()
+    [found] = await driver.message_driver.receive((), 9)
+    assert found == Message(id=accepted.message_id, name="go", body=b"\x05", sent_at=7, ticket=1)
+    await driver.commit(Commit(consumed=[found.id]))
+    await driver.commit(WAITS)
+    assert await place.due(ahead_ms=10**9) == set()
+    assert {name for name in await place.items() if name.startswith("MSG#")} == set()
+
+
+async def test_a_message_that_is_not_waited_for_wakes_nobody_twice(place: Place) -> None:
+    driver = await place.started()
+    await driver.commit(NO_MATCH)
+    await place.store.send("w", name="go", body=b"")
+    assert await place.store.claim("w") == NotDue(None)
+    assert await place.due(ahead_ms=10**9) == set()
+    await place.store.send("w", name="other", body=b"x")
+    assert await bodies(place) == [b"", b"x"]
+
+
+async def test_a_message_between_load_and_yield_is_looked_at(place: Place) -> None:
+    driver = await place.started()
+    await place.store.send("w", name="go", body=b"\x01")
+    with pytest.raises(InboxMovedError):
+        await driver.commit(Commit(puts=[(b"k", b"v")], yields=True, names=("go",)))
+    assert await driver.get(b"k") is None
+    await driver.refresh()
+    await place.store.send("w", name="go", body=b"\x02")
+    with pytest.raises(InboxMovedError):
+        await driver.commit(WAITS)
+    await driver.refresh()
+    assert len(await driver.message_driver.receive(("go",), 9)) == 2
+    await driver.commit(WAITS)
+
+
+async def test_a_thousand_senders_do_not_collide(moto_place: Place) -> None:
+    place = moto_place
+    await place.store.start(workflow_id="w", type="order", input=b"")
+    stores = [place.another(f"sender {number}") for number in range(4)]
+    count = 40
+    await asyncio.gather(
+        *(stores[number % 4].send("w", name="go", body=number.to_bytes(2, "big")) for number in range(count))
+    )
+    driver = await place.claimed()
+    found = await driver.message_driver.receive((), count)
+    assert [message.ticket for message in found] == list(range(1, count + 1))
+    assert {int.from_bytes(message.body, "big") for message in found} == set(range(count))
+
+
+# --- the caller's id ----------------------------------------------------------------------------------------------
+
+
+async def test_an_id_counts_once_and_answers_the_same_for_ever(place: Place) -> None:
+    driver = await place.started()
+    first = await place.store.send("w", name="go", body=b"\x01", message_id="once")
+    again = await place.store.send("w", name="go", body=b"\x01", message_id="once")
+    assert (first.duplicate, again.duplicate, again.reply) == (False, True, None)
+    await driver.refresh()
+    assert len(await driver.message_driver.receive((), 9)) == 1
+    await driver.commit(Commit(replies=[Reply(message_id="once", body=b"yes")]))
+    assert await place.store.reply_of("w", "once") == b"yes"
+    await driver.commit(Commit(state=WorkflowState.COMPLETED))
+    after = await place.store.send("w", name="go", body=b"\x01", message_id="once")
+    assert (after.duplicate, after.reply) == (True, b"yes")
+    assert await place.store.reply_of("w", "never") is None
+
+
+async def test_a_message_without_an_id_of_the_caller_has_a_reply_too(place: Place) -> None:
+    driver = await place.started()
+    accepted = await place.store.send("w", name="go", body=b"\x01")
+    await driver.refresh()
+    await driver.message_driver.complete(accepted.message_id, b"yes")
+    assert await place.store.reply_of("w", accepted.message_id) == b"yes"
+
+
+async def test_two_senders_of_one_id_at_once_count_once(place: Place) -> None:
+    await place.store.start(workflow_id="w", type="order", input=b"")
+    sends = [place.another(f"{number}").send("w", name="go", body=b"\x01", message_id="once") for number in range(5)]
+    accepted = await asyncio.gather(*sends)
+    assert sorted(one.duplicate for one in accepted) == [False, True, True, True, True]
+    assert await bodies(place) == [b"\x01"]
+
+
+async def test_an_id_is_forgotten_after_a_day_even_where_nobody_has_deleted_it(place: Place) -> None:
+    await place.store.start(workflow_id="w", type="order", input=b"")
+    await place.store.send("w", name="go", body=b"\x01", message_id="once")
+    place.clock.shift_ms += (DEDUP_TTL_S - 60) * 1000
+    assert (await place.store.send("w", name="go", body=b"\x01", message_id="once")).duplicate
+    place.clock.shift_ms += 61_000
+    assert not (await place.store.send("w", name="go", body=b"\x02", message_id="once")).duplicate
+    driver = await place.claimed()
+    await driver.commit(Commit(consumed=["once"]))
+    assert [found.body for found in await driver.message_driver.receive((), 9)] == [b"\x02"]
+
+
+# --- refusals -----------------------------------------------------------------------------------------------------
+
+
+async def test_nothing_is_written_for_a_workflow_that_is_not_there(place: Place) -> None:
+    for message_id in (None, "once"):
+        with pytest.raises(WorkflowNotFoundError):
+            await place.store.send("w", name="go", body=b"", message_id=message_id)
+    assert await place.items() == {}
+
+
+@pytest.mark.parametrize("has_had_messages", [False, True])
+async def test_nothing_is_written_for_a_workflow_that_has_ended(place: Place, *, has_had_messages: bool) -> None:
+    driver = await place.started()
+    if has_had_messages:
+        await place.store.send("w", name="go", body=b"")
+    await driver.commit(Commit(state=WorkflowState.FAILED))
+    before = await place.items()
+    for message_id in (None, "once"):
+        with pytest.raises(WorkflowEndedError):
+            await place.store.send("w", name="go", body=b"", message_id=message_id)
+    assert await place.items() == before
+
+
+async def test_what_is_too_large_or_no_name_is_refused_before_anything_is_written(place: Place) -> None:
+    await place.store.start(workflow_id="w", type="order", input=b"")
+    before = await place.items()
+    with pytest.raises(ValueTooLargeError, match=str(MESSAGE_BYTES_MAX)):
+        await place.store.send("w", name="go", body=bytes(MESSAGE_BYTES_MAX + 1))
+    for arguments in ({"name": ""}, {"name": "a\nb"}, {"message_id": ""}, {"message_id": "\x00"}):
+        with pytest.raises(InvalidIdError):
+            await place.store.send("w", **{"name": "go", "body": b""} | arguments)  # type: ignore[arg-type]
+    assert await place.items() == before
+
+
+async def test_the_largest_message_arrives(ministack_place: Place) -> None:
+    place = ministack_place
+    name, message_id = "n" * 1024, "i" * 1018
+    await place.store.start(workflow_id="w" * 255, type="order", input=b"")
+    await place.store.send("w" * 255, name=name, body=bytes(MESSAGE_BYTES_MAX), message_id=message_id)
+    driver = await place.claimed("w" * 255)
+    [found] = await driver.message_driver.receive((name,), 1)
+    assert (found.id, len(found.body)) == (message_id, MESSAGE_BYTES_MAX)
+
+
+# --- outstanding tickets ------------------------------------------------------------------------------------------
+
+
+async def test_a_yield_over_an_outstanding_ticket_is_looked_at_again(place: Place) -> None:
+    driver = await place.started()
+    await take_ticket(place)
+    await driver.refresh()
+    await driver.commit(WAITS)
+    assert await place.due() == set()
+    assert await place.due(ahead_ms=OUTSTANDING_LOOK_MS + 1000) == {"w"}
+    # The sender lives: its message comes without a further sign.
+    await place.client.put_item(
+        TableName=place.table,
+        Item={
+            "pk": {"S": "w"},
+            "sk": {"S": "MSG#000000000001"},
+            "id": {"S": "late"},
+            "name": {"S": "go"},
+            "body": {"B": b"\x01"},
+            "sent_at": {"N": "1"},
+        },
+    )
+    place.clock.shift_ms += OUTSTANDING_LOOK_MS
+    driver = await place.claimed()
+    await driver.commit(Commit(consumed=["late"]))
+    await driver.commit(WAITS)
+    assert await place.due(ahead_ms=10**9) == set()
+
+
+async def test_a_message_that_lands_between_load_and_yield_is_still_looked_for(place: Place) -> None:
+    await place.store.start(workflow_id="w", type="order", input=b"")
+    await take_ticket(place)
+    driver = await place.claimed()
+    await place.client.put_item(
+        TableName=place.table,
+        Item={
+            "pk": {"S": "w"},
+            "sk": {"S": "MSG#000000000001"},
+            "id": {"S": "late"},
+            "name": {"S": "go"},
+            "body": {"B": b"\x01"},
+            "sent_at": {"N": "1"},
+        },
+    )
+    await driver.commit(WAITS)
+    assert await place.due(ahead_ms=OUTSTANDING_LOOK_MS + 1000) == {"w"}
+
+
+async def test_after_a_minute_a_sender_is_taken_for_dead(place: Place) -> None:
+    driver = await place.started()
+    await take_ticket(place)
+    await driver.refresh()
+    await driver.commit(WAITS)
+    place.clock.shift_ms += OUTSTANDING_LOOK_MS
+    assert await place.store.claim("w") == NotDue(None)
+    assert await place.due(ahead_ms=OUTSTANDING_LOOK_MS + 1000) == {"w"}
+    place.clock.shift_ms += OUTSTANDING_MAX_MS - OUTSTANDING_LOOK_MS
+    assert await place.store.claim("w") == NotDue(None)
+    assert await place.due(ahead_ms=10**9) == set()
+    await place.store.send("w", name="go", body=b"\x02")
+    assert await bodies(place) == [b"\x02"]
+
+
+async def test_a_sender_that_took_too_long_asks_to_be_looked_at(place: Place) -> None:
+    driver = await place.started()
+    await driver.commit(WAITS)
+
+    async def stall() -> None:
+        place.clock.shift_ms += SEND_SLOW_MS
+        # Meanwhile somebody looks, and gives up on the ticket.
+        assert await place.store.claim("w") == NotDue(None)
+        place.clock.shift_ms += OUTSTANDING_MAX_MS
+        assert await place.store.claim("w") == NotDue(None)
+        assert await place.due(ahead_ms=10**9) == set()
+
+    place.client.plan["put_item"] = [stall]
+    await place.store.send("w", name="go", body=b"\x03")
+    assert await place.due() == {"w"}
+    assert await bodies(place) == [b"\x03"]
+
+
+# --- signals ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_signal_rides_in_the_senders_commit(place: Place) -> None:
+    await place.store.start(workflow_id="target", type="order", input=b"")
+    target = await place.claimed("target")
+    await target.commit(WAITS)
+    driver = await place.started()
+    message = Message(id="s1", name="go", body=b"\x09", sent_at=3)
+    await driver.commit(Commit(puts=[(b"k", b"v")], outgoing=[Outgoing(workflow_id="target", message=message)]))
+    assert driver.signalled == {"target"}
+    assert await place.due() == {"target"}
+    target = await place.claimed("target")
+    [found] = await target.message_driver.receive((), 9)
+    assert (found.id, found.body, found.ticket) == ("s1", b"\x09", 1)
+
+
+async def test_a_signal_to_nobody_is_refused_whole(place: Place) -> None:
+    driver = await place.started()
+    await place.store.start(workflow_id="ended", type="order", input=b"")
+    await (await place.claimed("ended")).commit(Commit(state=WorkflowState.COMPLETED))
+    message = Message(id="s1", name="go", body=b"", sent_at=3)
+    for target, error in (("never", WorkflowNotFoundError), ("ended", WorkflowEndedError)):
+        with pytest.raises(error):
+            await driver.commit(Commit(puts=[(b"k", b"v")], outgoing=[Outgoing(workflow_id=target, message=message)]))
+    assert await driver.get(b"k") is None
+    await driver.commit(Commit(puts=[(b"k", b"w")]))
+    assert await (await place_again(place)).get(b"k") == b"w"
+
+
+async def place_again(place: Place):  # type: ignore[no-untyped-def]  # noqa: ANN201 - a driver
+    place.clock.shift_ms += 120_000
+    return await place.claimed()
+
+
+async def test_a_message_to_oneself_is_not_slept_over(place: Place) -> None:
+    driver = await place.started()
+    message = Message(id="s1", name="go", body=b"", sent_at=3)
+    await driver.commit(Commit(outgoing=[Outgoing(message=message)], yields=True, names=("go",)))
+    assert await place.due() == {"w"}
+    driver = await place.claimed()
+    assert [found.id for found in await driver.message_driver.receive(("go",), 1)] == ["s1"]
+
+
+# --- refusals of a commit -----------------------------------------------------------------------------------------
+
+
+async def test_more_than_a_transaction_takes_is_refused_whole(place: Place) -> None:
+    driver = await place.started()
+    before = await place.items()
+    with pytest.raises(CommitTooLarge, match=r"62.*4000000 bytes"):
+        await driver.commit(Commit(puts=[(b"a", b"1"), (b"b", bytes(3_999_999)), (b"c", bytes(200_000))]))
+    many = [Outgoing(message=Message(id=f"m{number}", name="go", body=b"", sent_at=0)) for number in range(100)]
+    with pytest.raises(CommitTooLarge, match=r"10[12] actions"):
+        await driver.commit(Commit(puts=[(b"a", b"1")], outgoing=many))
+    with pytest.raises(CommitTooLarge, match="reply to 'm'"):
+        await driver.commit(Commit(replies=[Reply(message_id="m", body=bytes(MESSAGE_BYTES_MAX + 1))]))
+    assert await place.items() == before
+    await driver.commit(Commit(puts=[(b"a", b"1")]))
