@@ -3,7 +3,7 @@
 This package is pure Python and knows no cloud: `engine.driver` has the ports, `engine.testing` a driver in memory.
 """
 
-from engine.context import Context, Message, Queue, RaceResult
+from engine.context import Context, RaceResult
 from engine.driver import Clock, EngineDriver, MessageDriver
 from engine.errors import (
     AuthorError,
@@ -50,6 +50,7 @@ from engine.ops.attempt import StepContext, step_context
 from engine.ops.loop import Break, Continue
 from engine.ops.recovery import Failure, TryResult
 from engine.ops.rollback import RollbackContext
+from engine.queue_context import Message, Queue
 from engine.registry import REGISTRY, Registry, Workflow, workflow
 from engine.run import WorkflowResult
 

@@ -9,13 +9,17 @@ from engine.lifecycle import WorkflowState
 
 
 class Alarm(Struct, frozen=True):
-    """A change of the alarm: ``at`` is integer milliseconds since the epoch, or None to clear it."""
+    """A change of the alarm of ``workflow_id``: ``at`` is integer milliseconds since the epoch, or None to clear it.
+
+    A driver of one workflow alone needs no ``workflow_id``.
+    """
 
     at: int | None
+    workflow_id: str = ""
 
 
 class Reply(Struct, frozen=True, kw_only=True):
-    """The answer to a completable message: the driver removes the message and keeps the CBOR ``body`` for its sender."""
+    """The answer to a completable message: the driver removes that and keeps the CBOR ``body`` for its sender."""
 
     message_id: str
     body: bytes
@@ -31,8 +35,8 @@ class Outgoing(Struct, frozen=True, kw_only=True):
 class Commit(Struct, frozen=True, kw_only=True):
     """One indivisible change of a workflow.
 
-    Deletions (``deletes``, ``prefixes``, ``ranges``) apply to what was stored *before* this commit, ``puts`` after them,
-    so that a key both deleted and put ends up with its new value.
+    Deletions (``deletes``, ``prefixes``, ``ranges``) apply to what was stored *before* this commit, ``puts`` after
+    them, so that a key both deleted and put ends up with its new value.
 
     Attributes:
         puts: key-value pairs to store.

@@ -4,61 +4,30 @@ from __future__ import annotations
 
 import random
 import uuid
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from engine import limits, values
-from engine.errors import QueueTimeoutError
-from engine.ops import join, loop, queue, race, recovery, rollback, sleep, step, version
+from engine.durations import check_duration, milliseconds, to_datetime, to_seconds
+from engine.ops import join, loop, race, recovery, rollback, sleep, step, version
 from engine.ops.attempt import StepPolicy
 from engine.ops.branch import Branch
+from engine.queue_context import Queue
 from engine.retry import RetryPolicy
 from engine.scope_log import ScopeLog
 from engine.signature import adapt, takes_state
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+    from datetime import datetime
 
     from engine.driver import AbortSignal
+    from engine.durations import Duration
     from engine.ops.loop import Break, Continue
     from engine.ops.recovery import StepFailureKind, TryResult
     from engine.scope import Scope
 
 T = TypeVar("T")
 S = TypeVar("S")
-Duration = timedelta | float
-
-
-class Message(Generic[T]):
-    """A message from the queue.
-
-    Attributes:
-        id: its id; unique in its workflow.
-        name: its name.
-        body: its body, as plain values.
-        created_at: when it was sent, an aware datetime in UTC.
-    """
-
-    __slots__ = ("_received", "body", "created_at", "id", "name")
-
-    def __init__(self, received: queue.Received) -> None:
-        record = received.record
-        self._received = received
-        self.id: str = record.id
-        self.name: str = record.name
-        self.body: T = record.body
-        self.created_at: datetime = _datetime(record.created_at)
-
-    def __repr__(self) -> str:
-        return f"Message(id={self.id!r}, name={self.name!r}, body={self.body!r})"
-
-    async def complete(self, response: Any = None) -> None:
-        """Answer a message received with ``completable=True``: its sender gets ``response``, the inbox lets go of it.
-
-        Does nothing for other messages, and on replay of one that was completed.
-        """
-        if self._received.complete is not None:
-            await self._received.complete(response)
 
 
 class RaceResult(Generic[T]):
@@ -79,73 +48,8 @@ class RaceResult(Generic[T]):
     __hash__ = None  # type: ignore[assignment]  # its value may be anything
 
 
-class Queue:
-    """The workflow's inbox: messages that others, or the workflow itself, have sent to it."""
-
-    __slots__ = ("_scope",)
-
-    def __init__(self, scope: Scope) -> None:
-        self._scope = scope
-
-    def next(
-        self,
-        name: str,
-        names: Sequence[str] | str | None = None,
-        *,
-        timeout: Duration | None = None,
-        completable: bool = False,
-    ) -> Coroutine[Any, Any, Message[Any]]:
-        """The oldest message of ``names`` (of any name where None or empty), waiting for one if need be.
-
-        Args:
-            name: this operation's name, unique in its scope.
-            names: the message names wanted.
-            timeout: how long to wait, a timedelta or seconds; None waits for ever.
-            completable: the message stays in the inbox until ``await message.complete(response)``.
-
-        Raises:
-            QueueTimeoutError: the timeout passed without a message.
-            MessageNotCompletedError: an earlier completable message of this context is open.
-        """
-        return self._scope.operation(name, self._next(name, names, timeout, completable=completable))
-
-    async def _next(
-        self, name: str, names: Sequence[str] | str | None, timeout: Duration | None, *, completable: bool
-    ) -> Message[Any]:
-        received = await self._receive(name, names, 1, timeout, completable=completable)
-        if not received:
-            raise QueueTimeoutError(
-                f"no message came before the timeout of queue.next({name!r}); use queue.next_batch for optional reads"
-            )
-        return received[0]
-
-    def next_batch(
-        self,
-        name: str,
-        names: Sequence[str] | str | None = None,
-        *,
-        count: int = 1,
-        timeout: Duration | None = None,
-        completable: bool = False,
-    ) -> Coroutine[Any, Any, list[Message[Any]]]:
-        """The oldest messages of ``names``, at least one and at most ``count``; ``[]`` where the timeout passed first."""
-        return self._scope.operation(name, self._receive(name, names, count, timeout, completable=completable))
-
-    async def _receive(
-        self, name: str, names: Sequence[str] | str | None, count: int, timeout: Duration | None, *, completable: bool
-    ) -> list[Message[Any]]:
-        wanted = (names,) if isinstance(names, str) else tuple(dict.fromkeys(names or ()))
-        timeout_ms = None if timeout is None else milliseconds(timeout)
-        received = await queue.receive(self._scope, name, wanted, max(1, count), timeout_ms, is_completable=completable)
-        return [Message(one) for one in received]
-
-    def send(self, name: str, body: Any = None) -> Coroutine[Any, Any, None]:
-        """Put a message into this workflow's own inbox, once however often the workflow is replayed."""
-        return self._scope.operation(f"send:{name}", queue.send(self._scope, name, body))
-
-
 class Context:
-    """The durable operations of one scope of a workflow. Await each before the next; ``join`` runs them side by side."""
+    """The durable operations of one scope. Await each before the next; ``join`` runs them side by side."""
 
     __slots__ = ("_scope", "log", "queue")
 
@@ -172,7 +76,7 @@ class Context:
 
     def now(self) -> datetime:
         """The instant of the latest finished operation, else of the workflow's start (UTC); equal on replay."""
-        return _datetime(self._scope.now())
+        return to_datetime(self._scope.now())
 
     def random(self) -> float:
         """A number in [0, 1), different at every call and equal on replay."""
@@ -227,9 +131,10 @@ class Context:
             *args: its arguments.
             **options: ``max_retries`` (3) further attempts after the first; ``retry_backoff_base`` (0.1) and
                 ``retry_backoff_max`` (30): before attempt n+1 it waits min(max, base * 2**n) seconds;
-                ``retry_jitter`` (False); ``timeout`` (30 s; None for none) for one attempt; ``retry_on_timeout`` (False);
-                ``ephemeral`` (False): the record may wait for a later commit; ``rollback``: ``(rollback_ctx, output)``,
-                called if the workflow fails later; ``returns``: the type of the value, else ``fn``'s annotation.
+                ``retry_jitter`` (False); ``timeout`` (30 s; None for none) for one attempt; ``retry_on_timeout``
+                (False); ``ephemeral`` (False): the record may wait for a later commit; ``rollback``: called with
+                ``(rollback_ctx, output)`` if the workflow fails later; ``returns``: the type of the value, else
+                ``fn``'s annotation.
 
         Raises:
             StepExhaustedError: every attempt failed.
@@ -288,7 +193,7 @@ class Context:
         return self._scope.operation(name, work)
 
     def sleep(self, name: str, duration: Duration) -> Coroutine[Any, Any, None]:
-        """Sleep for ``duration`` (a timedelta or seconds) from when this is first reached; any length up to 100 years."""
+        """Sleep for ``duration`` (a timedelta or seconds) from when this is first reached; up to a hundred years."""
         deadline = self._scope.turn.clock.now() + milliseconds(duration)
         return self._scope.operation(name, sleep.run(self._scope, name, max(0, deadline)))
 
@@ -303,7 +208,7 @@ class Context:
                 f"sleep_until({name!r}) needs an aware datetime; add a time zone, e.g. tzinfo=datetime.UTC"
             )
         deadline = round(instant.timestamp() * 1000)
-        _check_duration((deadline - self._scope.turn.clock.now()) / 1000)
+        check_duration((deadline - self._scope.turn.clock.now()) / 1000)
         return self._scope.operation(name, sleep.run(self._scope, name, max(0, deadline)))
 
     def join(
@@ -350,28 +255,8 @@ class Context:
         return self._scope.operation(name, version.removed(self._scope, name, original_type))
 
     def get_version(self, name: str, latest: int) -> Coroutine[Any, Any, int]:
-        """The version of the code that this run is pinned to here: ``latest`` for new runs, 1 for those already past it."""
+        """The version that this run is pinned to here: ``latest`` for new runs, 1 for those already past it."""
         return self._scope.operation(name, version.get_version(self._scope, name, latest))
-
-
-def milliseconds(duration: Duration) -> int:
-    """A duration in milliseconds, rounded up, so that nothing is ever too early.
-
-    Raises:
-        ValueError: it is not a number, or longer than a hundred years.
-    """
-    seconds = duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
-    _check_duration(seconds)
-    return -int(-seconds * 1000 // 1)
-
-
-def _check_duration(seconds: float) -> None:
-    if seconds != seconds or seconds > limits.SLEEP_MAX_S:  # noqa: PLR0124 - NaN is not itself
-        raise ValueError(f"a duration of {seconds} s is not possible; at most {limits.SLEEP_MAX_S} s (a hundred years)")
-
-
-def _datetime(at_ms: int) -> datetime:
-    return datetime.fromtimestamp(at_ms / 1000, UTC)
 
 
 _OPTIONS = frozenset(
@@ -401,20 +286,16 @@ def _policy(name: str, options: dict[str, Any]) -> StepPolicy:
     return StepPolicy(
         retry=RetryPolicy(
             max_retries=options.get("max_retries", limits.MAX_RETRIES),
-            backoff_base_s=_seconds(options.get("retry_backoff_base", limits.RETRY_BACKOFF_BASE_S)),
-            backoff_max_s=_seconds(options.get("retry_backoff_max", limits.RETRY_BACKOFF_MAX_S)),
+            backoff_base_s=to_seconds(options.get("retry_backoff_base", limits.RETRY_BACKOFF_BASE_S)),
+            backoff_max_s=to_seconds(options.get("retry_backoff_max", limits.RETRY_BACKOFF_MAX_S)),
             has_jitter=options.get("retry_jitter", False),
             retry_on_timeout=options.get("retry_on_timeout", False),
         ),
-        timeout_s=0.0 if timeout is None else _seconds(timeout),
+        timeout_s=0.0 if timeout is None else to_seconds(timeout),
         is_ephemeral=options.get("ephemeral", False),
         rollback=options.get("rollback"),
         returns=options.get("returns"),
     )
-
-
-def _seconds(duration: Duration) -> float:
-    return duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
 
 
 def _in_context(body: Callable[[Context], Awaitable[T]]) -> Callable[[Scope], Awaitable[T]]:

@@ -42,7 +42,10 @@ class MessageDriver(Protocol):
     """One workflow's inbox, in the order in which messages were accepted."""
 
     async def add(self, message: Message) -> bool:
-        """Accept a message; False, and nothing happens, where its id was accepted before, even if consumed since."""
+        """Accept a message; False, and nothing happens, where its id was accepted before, even if consumed since.
+
+        One that has a ticket comes back to its old place, on drivers that are not atomic.
+        """
 
     async def refresh(self) -> None:
         """Read the inbox anew: what ``receive`` shows, and what a yield commit is checked against."""

@@ -136,7 +136,7 @@ class RecordedError(TorporError):
 
 
 class JoinError(TorporError):
-    """Branches of a join failed; ``errors`` maps each failed branch to its error, the same live and on replay; ``operation`` is its name."""
+    """Branches of the join ``operation`` failed; ``errors`` maps each of them to its error, live as on replay."""
 
     def __init__(self, errors: Mapping[str, RecordedError], operation: str = "") -> None:
         super().__init__(f"Join failed: {', '.join(errors)}")
@@ -145,7 +145,7 @@ class JoinError(TorporError):
 
 
 class RaceError(TorporError):
-    """Every branch of a race failed; ``errors`` maps each branch to its error, the same live and on replay; ``operation`` is its name."""
+    """Every branch of the race ``operation`` failed; ``errors`` maps each to its error, live as on replay."""
 
     def __init__(self, errors: Mapping[str, RecordedError], operation: str = "") -> None:
         super().__init__(f"All branches failed: {', '.join(errors)}")

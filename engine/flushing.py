@@ -8,13 +8,12 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from engine import limits, writing
-from engine.commit import Alarm
 from engine.errors import EvictedError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator
 
-    from engine.commit import Commit
+    from engine.commit import Alarm, Commit
     from engine.driver import Clock, EngineDriver, Timer
     from engine.hooks import Hooks
     from engine.storage import Storage
@@ -77,8 +76,7 @@ class Flusher:
 
     async def finish(self, *, alarm: Alarm | None, yields: bool = False, names: tuple[str, ...] | None = None) -> None:
         """Commit everything together with the state and the alarm: the commit that ends a run or a step of its life."""
-        while self._in_flight is not None:
-            await self._joined()
+        await self.landed()
         if self.failure is not None:
             raise self.failure
         commit = self._storage.gather(alarm=alarm, yields=yields, names=names)
@@ -119,6 +117,11 @@ class Flusher:
                 await self._write(self._storage.gather())
         finally:
             self._in_flight = None
+
+    async def landed(self) -> None:
+        """Return when no commit is in flight."""
+        while self._in_flight is not None:
+            await self._joined()
 
     async def _joined(self) -> None:
         assert self._in_flight is not None
@@ -167,13 +170,12 @@ class Flusher:
 def _resumed(work: Coroutine[Any, Any, None], awaited: Any) -> Generator[Any, Any, None]:
     """Go on with ``work``, which has already been started and now waits for ``awaited``."""
     while True:
+        error: BaseException | None = None
         try:
             sent = yield awaited
-        except BaseException:  # noqa: BLE001 - handed on to where it belongs
-            step = lambda: work.throw(error)  # noqa: E731 - used before the name changes
-        else:
-            step = lambda: work.send(sent)  # noqa: B023, E731
+        except BaseException as thrown:  # noqa: BLE001 - handed on to where it belongs
+            error = thrown
         try:
-            awaited = step()
+            awaited = work.send(sent) if error is None else work.throw(error)
         except StopIteration:
             return

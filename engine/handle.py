@@ -1,11 +1,11 @@
-"""Starting a run, and what the one who started it may do with it: message, wake, evict, cancel, recover, replay, ask."""
+"""Starting a run, and what its starter may do with it: message, wake, evict, cancel, recover, replay, ask."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from engine import keys, limits, values
+from engine import keys, scope, values
 from engine.commit import Alarm
 from engine.entry import Message
 from engine.errors import InvalidIdError
@@ -21,7 +21,7 @@ from engine.storage import Storage
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from engine.driver import Clock, EngineDriver
+    from engine.driver import Clock, EngineDriver, Timer
     from engine.hooks import ErrorHook, HistoryHook, HistorySnapshot
 
 T = TypeVar("T")
@@ -48,8 +48,8 @@ class WorkflowHandle(Generic[T]):
         self._run = run
         self._fn = fn
         self._task = asyncio.get_running_loop().create_task(run.execute())
-        self._task.add_done_callback(_retrieve)
-        self._grace: Any = None
+        self._grace: Timer | None = None
+        self._task.add_done_callback(self._ended)
 
     @property
     def workflow_id(self) -> str:
@@ -102,7 +102,7 @@ class WorkflowHandle(Generic[T]):
         if storage.state in ENDED:
             return
         storage.state = WorkflowState.CANCELLED
-        await self._write(storage, Alarm(None))
+        await self._write(storage, Alarm(None, self.workflow_id))
 
     async def recover(self) -> None:
         """Let a failed workflow go on: what had failed may be tried again. Does nothing in any other state."""
@@ -120,6 +120,13 @@ class WorkflowHandle(Generic[T]):
             return NO_OUTPUT
         return values.decode(value, values.return_type(self._fn))  # type: ignore[no-any-return]
 
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        if self._grace is not None:
+            self._grace.cancel()
+        # Whoever wants the error awaits ``result``; one that nobody awaits is no leak.
+        if not task.cancelled():
+            task.exception()
+
     async def _load(self) -> Storage:
         return Storage.load(await self._run.driver.list(b""))
 
@@ -127,16 +134,11 @@ class WorkflowHandle(Generic[T]):
         await _write(self.workflow_id, self._run.driver, storage, alarm)
 
 
-def _retrieve(task: asyncio.Task[Any]) -> None:
-    # Whoever wants the error awaits ``result``; one that nobody awaits is no leak.
-    if not task.cancelled():
-        task.exception()
-
-
 def check_name(name: str) -> None:
     """Raise where ``name`` is no message name."""
-    if not name or len(name.encode("utf-8", "surrogatepass")) > limits.NAME_BYTES_MAX:
-        raise InvalidIdError(f"a message name has 1 to {limits.NAME_BYTES_MAX} bytes, not {name[:40]!r}")
+    if not name:
+        raise InvalidIdError("a message needs a name")
+    scope.check_name(name)
 
 
 def run_workflow(
@@ -187,7 +189,7 @@ async def recover_workflow(workflow_id: str, driver: EngineDriver) -> bool:
     recover_entries(storage)
     storage.set_error(None)
     storage.state = WorkflowState.SLEEPING
-    await _write(workflow_id, driver, storage, Alarm(driver.clock.now()))
+    await _write(workflow_id, driver, storage, Alarm(driver.clock.now(), workflow_id))
     return True
 
 
@@ -204,7 +206,7 @@ async def replay_workflow_from_step(
     storage.set_output(None)
     storage.set_error(None)
     storage.state = WorkflowState.SLEEPING
-    await _write(workflow_id, driver, storage, Alarm(driver.clock.now()) if schedule_alarm else None)
+    await _write(workflow_id, driver, storage, Alarm(driver.clock.now(), workflow_id) if schedule_alarm else None)
     return snapshot(storage)
 
 

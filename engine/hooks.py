@@ -5,20 +5,24 @@ from __future__ import annotations
 import inspect
 import logging
 import traceback
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from engine import limits
+from engine.entry import Entry, EntryMetadata
 from engine.errors import RecordedError, WorkflowFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from engine.entry import Entry, EntryMetadata
     from engine.storage import Storage
 
     HistoryHook = Callable[["HistorySnapshot"], Awaitable[None] | None]
     ErrorHook = Callable[["StepErrorEvent | RollbackErrorEvent | RunErrorEvent"], Awaitable[None] | None]
+
+_REPORTED_MAX = 256
 
 _log = logging.getLogger("torpor")
 
@@ -77,7 +81,8 @@ class Hooks:
     def __init__(self, on_history_updated: HistoryHook | None = None, on_error: ErrorHook | None = None) -> None:
         self._on_history_updated = on_history_updated
         self._on_error = on_error
-        self._reported: list[BaseException] = []
+        # Long-lived runs meet many errors; only those that are still on their way up are asked about.
+        self._reported: deque[BaseException] = deque(maxlen=_REPORTED_MAX)
 
     @property
     def wants_history(self) -> bool:
@@ -113,7 +118,7 @@ async def _call(hook: Callable[[Any], Awaitable[None] | None], argument: object)
         answer = hook(argument)
         if inspect.isawaitable(answer):
             await answer
-    except Exception:
+    except Exception:  # noqa: BLE001 - a hook is foreign code
         _log.exception("a hook raised; ignored")
 
 
@@ -136,7 +141,7 @@ def error_name(error: BaseException) -> str:
 def error_message(error: BaseException) -> str:
     """The text of an exception; never raises, whatever the exception's ``__str__`` does."""
     try:
-        return str(error)
+        return shortened(str(error), limits.ERROR_TEXT_CHARACTERS_MAX)
     except Exception as failure:  # noqa: BLE001 - an exception's own __str__ is user code
         return f"<text unavailable: {type(failure).__name__}>"
 
@@ -147,20 +152,37 @@ def error_text(error: BaseException) -> str:
     return f"{error_name(error)}: {message}" if message else error_name(error)
 
 
+def shortened(text: str, most: int) -> str:
+    """``text`` with its middle cut out where it is longer than ``most`` characters: both ends tell the most."""
+    if len(text) <= most:
+        return text
+    note = f" ... [{len(text)} characters] ... "
+    half = (most - len(note)) // 2
+    return text[:half] + note + text[-half:]
+
+
 def error_info(error: BaseException, *, with_stack: bool = True) -> ErrorInfo:
     """An exception as it is stored."""
     return ErrorInfo(
         name=error_name(error),
         message=error_message(error),
-        stack="".join(traceback.format_exception(error)) if with_stack else None,
+        stack=_stack(error) if with_stack else None,
         metadata=_scalars(error),
     )
+
+
+def _stack(error: BaseException) -> str:
+    try:
+        text = "".join(traceback.format_exception(error))
+    except Exception as failure:  # noqa: BLE001 - it calls the exception's own __str__ and __repr__
+        text = f"<stack unavailable: {type(failure).__name__}>"
+    return shortened(text, limits.ERROR_STACK_CHARACTERS_MAX)
 
 
 def _scalars(error: BaseException) -> dict[str, Any]:
     attributes = getattr(error, "__dict__", {})
     return {
-        key: value
+        key: shortened(value, limits.ERROR_TEXT_CHARACTERS_MAX) if type(value) is str else value
         for key, value in attributes.items()
         if not key.startswith("_")
         and key not in ("name", "message", "stack")

@@ -23,13 +23,13 @@ from engine.entry import (
 from engine.errors import TorporError
 from engine.lifecycle import WorkflowState
 from engine.location import LoopIteration
+from engine.values import StoredError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from engine.entry import Entry, EntryKind, EntryMetadata
     from engine.location import Location
-    from engine.values import StoredError
 
 _QUEUE_MESSAGE_MARK = "__rivetWorkflowQueueMessage"
 _VALUE_CHARACTERS_SHOWN = 120

@@ -33,8 +33,15 @@ RESULT_FLUSH_DELAY_S = 0.005
 DEATHS_MAX = 5
 """Deaths without a commit and without a step in flight after which a workflow has stalled. Design choice."""
 
-UNWIND_OPERATIONS_MAX = 2
-"""Operations one scope may start after a yield began before it counts as swallowed: one, in a ``finally``."""
+UNWIND_OPERATIONS_MAX = 16
+"""Operations one scope may start after a yield began before it counts as swallowed: ``finally`` blocks nest, but not
+without end. Design choice."""
+
+ERROR_TEXT_CHARACTERS_MAX = 16 * 1024
+"""Characters that history keeps of an error's text. Design choice: an error is told, its payload is not kept."""
+
+ERROR_STACK_CHARACTERS_MAX = 32 * 1024
+"""Characters that history keeps of an error's stack. Design choice."""
 
 SLEEP_MAX_S = 100 * 366 * 86400
 """Longest sleep, in seconds (a hundred years): a longer one is a mistake of units. Design choice."""

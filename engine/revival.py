@@ -95,8 +95,8 @@ def _refuse_running(storage: Storage, remaining: list[tuple[bytes, Entry]]) -> N
         metadata: EntryMetadata | None = storage.find_metadata(entry.id)
         if metadata is not None and metadata.status is EntryStatus.RUNNING:
             raise InvalidReplayError(
-                f"the {entry.kind.kind} {entry.id} is running and would remain; cancel the workflow first, or replay from "
-                "an earlier step"
+                f"the {entry.kind.kind} {entry.id} is running and would remain; cancel the workflow first, or replay "
+                "from an earlier step"
             )
 
 

@@ -27,6 +27,7 @@ from engine.errors import (
 from engine.flushing import Flusher
 from engine.hooks import RunErrorEvent, error_info
 from engine.lifecycle import WorkflowState
+from engine.live import keep_alive
 from engine.ops.rollback import undo_all
 from engine.scope import Scope, swallowed
 from engine.signature import adapt
@@ -49,8 +50,9 @@ _NEVER_ROLLED_BACK = (HistoryDivergedError, YieldSwallowedError, RollbackCheckpo
 class WorkflowResult(Struct, Generic[T], frozen=True, kw_only=True):
     """How a run ended.
 
-    ``output`` is set where ``state`` is completed. Where it is sleeping, ``sleep_until`` is the alarm (milliseconds since the
-    epoch) and ``waiting_for_messages`` the names waited for (``[]`` = any), each None where there is none.
+    ``output`` is set where ``state`` is completed. Where it is sleeping, ``sleep_until`` is the alarm
+    (milliseconds since the epoch) and ``waiting_for_messages`` the names waited for (``[]`` = any), each None where
+    there is none.
     """
 
     state: WorkflowState
@@ -204,8 +206,11 @@ class Run:
             raise
         except (EvictedError, asyncio.CancelledError) as error:
             return await self._evicted(turn, error)
-        except Exception as error:
-            raise await self._failed(turn, error) from error.__cause__
+        except Exception as error:  # noqa: BLE001 - whatever workflow code raises
+            ended = await self._failed(turn, error)
+            if isinstance(ended, EvictedError):
+                return WorkflowResult(state=self._storage.state)
+            raise ended from error.__cause__
         finally:
             turn.close()
         return await self._completed(turn, output)
@@ -215,7 +220,7 @@ class Run:
         work = turn.spawn(lambda: self._workflow(turn, root))
         try:
             if self._is_live:
-                await self._keep_alive(turn, work)
+                await keep_alive(turn, work, lambda waits: self._store_sleep(turn, waits))
             await asyncio.wait([work])
         except asyncio.CancelledError:
             turn.stop()
@@ -251,39 +256,18 @@ class Run:
             turn.check()
             raise EvictedError
         root.close()
+        if self.is_cancelled:
+            raise EvictedError
         return value
-
-    async def _keep_alive(self, turn: Turn, work: asyncio.Task[Any]) -> None:
-        """Live mode: keep waits in memory, look for messages, and store that the workflow sleeps while it does."""
-        while not work.done():
-            turn.stirred.clear()
-            waits = turn.pending()
-            if turn.working == 0 and waits is not None:
-                await self._store_sleep(turn, waits)
-            watch = AbortEvent(self.abort)
-            waiters = [asyncio.ensure_future(turn.stirred.wait())]
-            if waits is not None and waits.names is not None:
-                waiters.append(asyncio.ensure_future(self.driver.wait_for_messages(waits.names, watch)))
-            try:
-                await asyncio.wait([work, *waiters], return_when=asyncio.FIRST_COMPLETED)
-                if len(waiters) > 1 and waiters[1].done() and not self.abort.is_set():
-                    waiters[1].result()
-                    await self.driver.message_driver.refresh()
-                    turn.resume_message_waits()
-            finally:
-                watch.set()
-                for waiter in waiters:
-                    waiter.cancel()
-                await asyncio.wait(waiters)
-            if turn.working and not self.abort.is_set():
-                self._storage.state = WorkflowState.RUNNING
 
     async def _store_sleep(self, turn: Turn, waits: Yield) -> None:
         self._storage.state = WorkflowState.SLEEPING
-        alarm = Alarm(waits.deadline)
+        alarm = Alarm(waits.deadline, self.workflow_id)
+        assert self._flusher is not None
+        await self._flusher.landed()
         if self._storage.has_news():
-            await self._finish(turn, alarm)
-        await self._set_alarm(alarm, is_committed=self._flusher is not None and self._flusher.is_atomic)
+            await turn.reach(self._flusher.finish(alarm=alarm))
+        await turn.reach(self._set_alarm(alarm, is_committed=self._flusher.is_atomic))
 
     # --- how it ends ------------------------------------------------------------------------------------------------
 
@@ -291,13 +275,13 @@ class Run:
         data, value = output
         self._storage.state = WorkflowState.COMPLETED
         self._storage.set_output(data)
-        await self._finish(turn, Alarm(None))
+        await self._finish(turn, Alarm(None, self.workflow_id))
         return WorkflowResult(state=WorkflowState.COMPLETED, output=value)
 
     async def _yielded(self, turn: Turn, signal: Yield) -> WorkflowResult[Any]:
         waits = turn.unwound or signal
         self._storage.state = WorkflowState.SLEEPING
-        await self._finish(turn, Alarm(waits.deadline), yields=True, names=waits.names)
+        await self._finish(turn, Alarm(waits.deadline, self.workflow_id), yields=True, names=waits.names)
         return WorkflowResult(
             state=WorkflowState.SLEEPING,
             sleep_until=waits.deadline,
@@ -306,11 +290,12 @@ class Run:
 
     async def _evicted(self, turn: Turn, error: BaseException) -> WorkflowResult[Any]:
         assert self._flusher is not None
+        await self._flusher.landed()
         if self._flusher.failure is not None:
             raise self._flusher.failure
         if self.is_cancelled:
             self._storage.state = WorkflowState.CANCELLED
-            await self._finish(turn, Alarm(None))
+            await self._finish(turn, Alarm(None, self.workflow_id))
         elif self._storage.has_news():
             await self._finish(turn, None)
         if isinstance(error, asyncio.CancelledError) and not self.abort.is_set():
@@ -334,7 +319,7 @@ class Run:
             if evicted is not None:
                 return evicted
         self._storage.state = WorkflowState.FAILED
-        await self._finish(turn, Alarm(None))
+        await self._finish(turn, Alarm(None, self.workflow_id))
         if not self.hooks.is_reported(error):
             await self.hooks.failed(RunErrorEvent(workflow_id=self.workflow_id, error=info))
         return error
@@ -345,13 +330,12 @@ class Run:
         self._flusher = Flusher(storage, self.driver, self.clock, self.hooks, 0)
         storage.state = WorkflowState.FAILED
         storage.set_error(values.encode_error(values.StoredError(name=type(error).__name__, message=str(error))))
-        await self._finish(self._new_turn(), Alarm(None))
+        await self._finish(self._new_turn(), Alarm(None, self.workflow_id))
 
     async def _finish(
         self, turn: Turn, alarm: Alarm | None, *, yields: bool = False, names: tuple[str, ...] | None = None
     ) -> None:
         assert self._flusher is not None
-        turn.close()
         await self._flusher.finish(alarm=alarm, yields=yields, names=names)
         if alarm is not None:
             await self._set_alarm(alarm, is_committed=self._flusher.is_atomic)
@@ -372,12 +356,15 @@ class Run:
             return WorkflowResult(state=self._storage.state)
         self._storage.state = WorkflowState.FAILED
         assert self.turn is not None
-        await self._finish(self.turn, Alarm(None))
+        await self._finish(self.turn, Alarm(None, self.workflow_id))
         raise stored_failure(self._storage)
 
     async def _roll_back(self) -> BaseException | None:
         """Undo completed steps; the eviction that cut it short, or None."""
         undos = await self._collect()
+        if self.abort.is_set():
+            # What was collected may be cut short: whoever runs the workflow next collects anew.
+            return EvictedError()
         if not undos:
             return None
         turn = self._new_turn()

@@ -1,11 +1,12 @@
 """A place in a run, and the one door into history: every operation of every kind enters through ``open``.
 
-A scope is the root of a workflow, a branch, a try block or one iteration of a loop. It knows which names its code has used
-in this run, which operation is under way, and whether what it does is still a replay.
+A scope is the root of a workflow, a branch, a try block or one iteration of a loop. It knows which names its code has
+used in this run, which operation is under way, and whether what it does is still a replay.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,11 +15,14 @@ from engine import bare, keys, limits, message_record, values
 from engine.entry import Entry, EntryMetadata, MessageEntry, RemovedEntry, SleepEntry
 from engine.errors import (
     CancelledError,
+    ControlFlow,
     EntryInProgressError,
+    EvictedError,
     HistoryDivergedError,
     InvalidIdError,
     RollbackStopError,
     UnstorableValueError,
+    Yield,
     YieldSwallowedError,
 )
 from engine.location import render
@@ -41,6 +45,7 @@ class Scope:
         location: where it stands; ``()`` is the root.
         key: the key prefix of everything below it.
         abort: set when the work of this scope is no longer wanted.
+        is_branch: whether it is the outermost scope of a branch, which runs as a task of its own.
         is_in_race: whether it lies in a race that is not decided, so that what it takes may have to be given back.
         is_replaying: no operation of it has acted in this run yet, and an earlier run left entries in it.
         open_messages: completable messages that were received here and are not completed.
@@ -54,10 +59,12 @@ class Scope:
         "_parent",
         "_pending",
         "_pending_work",
+        "_signal",
         "_unwound",
         "_used",
         "abort",
         "checkpoint",
+        "is_branch",
         "is_in_race",
         "is_replaying",
         "key",
@@ -72,13 +79,15 @@ class Scope:
         self.key = key
         self._parent = parent
         self.abort: AbortEvent = turn.abort if parent is None else parent.abort
-        self.is_in_race = parent is not None and parent.is_in_race
-        self.checkpoint = parent is not None and parent.checkpoint
+        self.is_in_race: bool = parent is not None and parent.is_in_race
+        self.checkpoint: bool = parent is not None and parent.checkpoint
+        self.is_branch = False
         self.open_messages: dict[str, None] = {}
         self.is_replaying = turn.storage.first_unvisited(key) is not None
         self._used: set[str] = set()
         self._pending: str | None = None
-        self._pending_work: Coroutine[Any, Any, Any] | None = None
+        self._pending_work: tuple[Coroutine[Any, Any, Any], Coroutine[Any, Any, Any]] | None = None
+        self._signal: BaseException | None = None
         self._finished_at = 0
         self._composites: list[bytes] = []
         self._chance = 0
@@ -105,20 +114,36 @@ class Scope:
             work.close()
             raise self._in_progress()
         self._pending = name
-        guarded = self._pending_work = self._guard(work)
+        guarded = self._guard(work)
+        self._pending_work = (guarded, work)
         return guarded
 
     async def _guard(self, work: Coroutine[Any, Any, T]) -> T:
         try:
             self._enter()
-        except BaseException:
+        except BaseException as signal:
             work.close()
             self._pending = None
+            self._told(signal)
             raise
         try:
             return await work
+        except ControlFlow as signal:
+            self._told(signal)
+            raise
+        except asyncio.CancelledError:
+            if self.turn.is_stopping or self.abort.is_set():
+                self._told(EvictedError())
+            raise
         finally:
             self._pending = None
+
+    def _told(self, signal: BaseException) -> None:
+        """The code of this scope, and what it is nested in within one branch, is told to wait or to stop."""
+        scope: Scope | None = self
+        while scope is not None:
+            scope._signal = signal
+            scope = None if scope.is_branch else scope._parent
 
     def _enter(self) -> None:
         turn = self.turn
@@ -135,11 +160,12 @@ class Scope:
 
     def _in_progress(self) -> EntryInProgressError:
         name, work = self._pending, self._pending_work
-        if work is not None and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
-            work.close()
+        if work is not None and inspect.getcoroutinestate(work[0]) == inspect.CORO_CREATED:
+            for coroutine in work:
+                coroutine.close()
         error = EntryInProgressError(
-            f"cannot start another operation in {self.describe()} while {name!r} is unfinished: did you forget to await "
-            f"{name!r}? To run operations side by side use ctx.join"
+            f"cannot start another operation in {self.describe()} while {name!r} is unfinished: did you forget to "
+            f"await {name!r}? To run operations side by side use ctx.join"
         )
         self.turn.fail(error)
         return error
@@ -150,14 +176,26 @@ class Scope:
         Raises:
             HistoryDivergedError: something was not.
             EntryInProgressError: an operation was created and never awaited.
+            YieldSwallowedError: the code was told to wait, and returned instead.
+            ControlFlow: the code was told to stop, and returned instead: what it returned means nothing.
         """
+        if isinstance(self._signal, Yield):
+            raise self.turn.fail(swallowed(self))
+        if self._signal is not None:
+            raise self._signal
         if self._pending is not None:
             raise self._in_progress()
         if (key := self.turn.storage.first_unvisited(self.key)) is not None:
             raise self.diverged(
-                f"history has {self._render_key(key)}, which the code no longer reaches. Keep the operation, mark it with "
-                "ctx.removed(name, type), or branch on ctx.get_version(name, latest)"
+                f"history has {self._render_key(key)}, which the code no longer reaches. Keep the operation, mark it "
+                "with ctx.removed(name, type), or branch on ctx.get_version(name, latest)"
             )
+
+    def overridden(self) -> BaseException | None:
+        """The code of this scope has raised: the signal that this took the place of, or None."""
+        if isinstance(self._signal, Yield):
+            return self.turn.fail(swallowed(self))
+        return self._signal if isinstance(self._signal, ControlFlow) else None
 
     # --- the door ---------------------------------------------------------------------------------------------------
 
@@ -167,8 +205,7 @@ class Scope:
             raise self.diverged(
                 f"the name {name!r} is used twice; every operation needs a name of its own in its scope"
             )
-        if len(name.encode("utf-8", "surrogatepass")) > limits.NAME_BYTES_MAX:
-            raise InvalidIdError(f"the name {name[:40]!r}... is longer than {limits.NAME_BYTES_MAX} bytes")
+        check_name(name)
         self._used.add(name)
 
     def next_name(self, stem: str) -> str:
@@ -197,22 +234,20 @@ class Scope:
         storage = self.turn.storage
         index = storage.find_name(name)
         if index is None:
-            return None, self._missing()
+            self.frontier()
+            return None, None
         key = keys.child_key(self.key, index)
         entry = storage.find(key)
         if entry is None:
-            return key, self._missing()
+            self.frontier()
+            return key, None
         storage.visited.add(key)
         if type(entry.kind) is not kind:
             raise self.diverged(self._mismatch(name, kind, entry.kind))
         return key, entry
 
-    def _missing(self) -> None:
-        if self.turn.is_collecting:
-            raise RollbackStopError
-
     def frontier(self) -> None:
-        """What is recorded here is not finished: the read-only replay that collects undos goes no further."""
+        """What is recorded here is not finished, or missing: the replay that collects undos goes no further."""
         if self.turn.is_collecting:
             raise RollbackStopError
 
@@ -333,6 +368,16 @@ class Scope:
         self._chance += 1
         seed = f"{len(self.turn.workflow_id)}:{self.turn.workflow_id}:{self._chance}:".encode("utf-8", "surrogatepass")
         return hashlib.sha256(seed + bare.encode_location(self.location)).digest()
+
+
+def check_name(name: str) -> None:
+    """Raise where ``name`` is no name of an operation, a branch or a message."""
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        raise InvalidIdError(f"the name {name[:40]!r} is no valid Unicode text") from None
+    if size > limits.NAME_BYTES_MAX:
+        raise InvalidIdError(f"the name {name[:40]!r}... is longer than {limits.NAME_BYTES_MAX} bytes")
 
 
 def instant_of(entry: Entry, metadata: EntryMetadata | None) -> int:

@@ -29,7 +29,7 @@ class ScopeLog(_Adapter):
         super().__init__(_LOGGER, {})
         self._scope = scope
 
-    def isEnabledFor(self, level: int) -> bool:
+    def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - the name is logging's
         """Whether a record of ``level`` would be written now: never during a replay."""
         return not self._scope.is_replaying and not self._scope.turn.is_collecting and super().isEnabledFor(level)
 

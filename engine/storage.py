@@ -1,8 +1,8 @@
 """A workflow's history in memory: what was loaded, what has changed since, and the commit that carries the changes.
 
 Entries are kept by key, decoded when they are first looked at, so that loading costs nothing per entry beyond the
-listing. A change marks its key; ``gather`` turns all marks into one ``Commit`` and moves them into ``_in_flight``, where
-they stay until ``settled`` says that every write has succeeded or ``restore`` brings them back.
+listing. A change marks its key; ``gather`` turns all marks into one ``Commit`` and moves them into ``_in_flight``,
+where they stay until ``settled`` says that every write has succeeded or ``restore`` brings them back.
 """
 
 from __future__ import annotations
@@ -140,6 +140,7 @@ class Storage:
         """Store an entry, new or changed."""
         if key not in self._entries:
             insert_key(self.entry_keys, key)
+            self._changes.deletes.pop(key, None)
         self._entries[key] = entry
         self._changes.entries[key] = None
         self.visited.add(key)
@@ -183,8 +184,8 @@ class Storage:
         return None
 
     def latest_id(self) -> str | None:
-        """The last entry id in order of creation, as far as metadata tells, or None."""
-        return max(self._metadata, default=None)
+        """The last UUIDv7 of all entries, or None; other ids say nothing of the order of creation."""
+        return max(filter(None, map(_uuid7_of, self._entries.values())), default=None)
 
     def remove_range(self, start: bytes, end: bytes) -> list[Entry]:
         """Remove every entry with ``start <= key < end``, with its metadata; the removal rides on the next commit."""
@@ -364,6 +365,13 @@ def insert_key(sorted_keys: list[bytes], key: bytes) -> None:
         sorted_keys.append(key)
     else:
         sorted_keys.insert(bisect_left(sorted_keys, key), key)
+
+
+def _uuid7_of(entry: Entry | bytes) -> str | None:
+    # Undecoded, behind the version (two bytes) and the length (one): this is asked of every entry, once a run.
+    if isinstance(entry, bytes):
+        return entry[3:39].decode("ascii", "replace") if entry[2] == 36 and entry[17] == ord("7") else None  # noqa: PLR2004
+    return entry.id if entry.id[14:15] == "7" else None
 
 
 def _decode_entry(key: bytes, value: bytes) -> Entry:

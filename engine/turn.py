@@ -1,26 +1,27 @@
 """One run of one workflow, as all its scopes share it: the storage, the ports, who works, who waits, what stops it.
 
-A task of the run either *works* or *waits*. A wait is data - a ``Yield`` that says until when or for which messages - parked
-here with a future. When the last working task parks, the run is idle: in yield mode every wait is then raised where it
-stands, so that the workflow unwinds and the run ends; in live mode, and for sleeps too short to be worth a yield, the waits
-stay in memory until their time or their message comes.
+A task of the run either *works* or *waits*. A wait is data - a ``Yield`` that says until when or for which messages -
+parked here with a future. When the last working task parks, the run is idle: in yield mode every wait is then raised
+where it stands, so that the workflow unwinds and the run ends; in live mode, and for sleeps too short to be worth a
+yield, the waits stay in memory until their time or their message comes.
 
-Deciding is synchronous, so nothing can slip between a decision and its effect; the one thing that is awaited here is the
-driver.
+Deciding is synchronous, so nothing can slip between a decision and its effect; the one thing that is awaited here is
+the driver.
 """
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakSet
 
 from engine import limits
 from engine.errors import EvictedError, FencedError, MessageWaitError, SleepError, StalledError
 from engine.flushing import Flusher
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from engine.driver import Clock, EngineDriver, Timer
     from engine.errors import Yield
@@ -28,35 +29,36 @@ if TYPE_CHECKING:
     from engine.ids import Ids
     from engine.storage import Storage
 
+T = TypeVar("T")
+
 
 class AbortEvent:
-    """An abort signal whose owner can set it; a child is set with its parent."""
+    """An abort signal whose owner can set it; one made for a parent is set with it."""
 
-    __slots__ = ("_event", "_parent")
+    __slots__ = ("__weakref__", "_children", "_event")
 
     def __init__(self, parent: AbortEvent | None = None) -> None:
         self._event = asyncio.Event()
-        self._parent = parent
+        # Weak, since a run may make one for each of its many waits.
+        self._children: WeakSet[AbortEvent] = WeakSet()
+        if parent is not None:
+            parent._children.add(self)  # noqa: SLF001 - of its own class
+            if parent.is_set():
+                self._event.set()
 
     def set(self) -> None:
-        """Set it, for good."""
+        """Set it, and all that were made for it, for good."""
         self._event.set()
+        for child in list(self._children):
+            child.set()
 
     def is_set(self) -> bool:
-        """Whether it, or the one it belongs to, is set."""
-        return self._event.is_set() or (self._parent is not None and self._parent.is_set())
+        """Whether it is set."""
+        return self._event.is_set()
 
     async def wait(self) -> None:
         """Return once it is set."""
-        if self._parent is None:
-            await self._event.wait()
-            return
-        waits = [asyncio.ensure_future(signal.wait()) for signal in (self._event, self._parent)]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
+        await self._event.wait()
 
 
 class Wait:
@@ -69,6 +71,11 @@ class Wait:
         self.is_short = is_short
         self.is_resumed = False
         self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def forget(self) -> None:
+        """Nobody looks at the future any more; what it holds is no error that went unseen."""
+        if self.future.done() and not self.future.cancelled():
+            self.future.exception()
 
 
 class Turn:
@@ -124,7 +131,7 @@ class Turn:
         self.working = 1
         self.stirred = asyncio.Event()
         self.tasks: set[asyncio.Task[Any]] = set()
-        self._latest_id = storage.latest_id()
+        self._is_first_id = True
         self._waits: set[Wait] = set()
         self._timer: Timer | None = None
         self._timer_at = 0
@@ -161,15 +168,29 @@ class Turn:
             await self.flush()
 
     async def flush(self) -> None:
-        """Commit what is urgent. A driver's error ends the run: workflow code sees an eviction, which it cannot handle."""
+        """Commit what is urgent. A driver's error ends the run: workflow code sees an eviction, not the error."""
         try:
             await self.flusher.flush()
         except Exception as error:
             raise EvictedError from error
 
+    async def reach(self, answer: Awaitable[T]) -> T:
+        """What the driver answers. Its errors end the run as those of a flush do: they are not the workflow's."""
+        try:
+            return await answer
+        except Exception as error:
+            self.flusher.failure = self.flusher.failure or error
+            raise EvictedError from error
+
+    async def look_again(self) -> None:
+        """Read the inbox anew, for everybody: a yield commit is checked against what this saw."""
+        await self.reach(self.driver.message_driver.refresh())
+        self.resume_message_waits()
+
     def guard(self, *, is_step: bool) -> None:
         """Let a workflow whose process died again and again go on only where a step can be charged for it."""
-        if self.flusher.deaths >= limits.DEATHS_MAX and not is_step:
+        # Where branches run side by side, the one that kills the process may be a step that has not started yet.
+        if self.flusher.deaths >= limits.DEATHS_MAX and not is_step and len(self.tasks) <= 1:
             deaths = self.flusher.deaths
             raise self.fail(
                 StalledError(
@@ -186,7 +207,8 @@ class Turn:
 
     def new_id(self) -> str:
         """A new entry id, behind every id that this workflow has."""
-        after, self._latest_id = self._latest_id, None
+        after = self.storage.latest_id() if self._is_first_id else None
+        self._is_first_id = False
         return self.ids.new(after)
 
     # --- waiting ----------------------------------------------------------------------------------------------------
@@ -206,19 +228,17 @@ class Turn:
         try:
             if self.working:
                 self._arm()
-                await self._flush_quietly()
             else:
                 self._settle()
+            # A wait in memory must be as durable as one that ends the run: its deadline is fixed from here on.
+            if not wait.future.done() and self.storage.is_urgent:
+                await self.flush()
             await wait.future
         finally:
             self._waits.discard(wait)
             if not wait.is_resumed:
                 self.working += 1
-
-    async def _flush_quietly(self) -> None:
-        # A wait in memory must be as durable as one that ends the run: its deadline is fixed from here on.
-        if self.storage.is_urgent:
-            await self.flush()
+            wait.forget()
 
     def enter(self, count: int = 1) -> None:
         """``count`` more tasks work."""
@@ -342,7 +362,7 @@ class Turn:
 
 
 def merge(signals: Iterable[Yield]) -> Yield | None:
-    """Several yields as one: the earliest deadline, and the union of the names (``()``, any name, swallows the rest)."""
+    """Several yields as one: the earliest deadline, and the union of the names; ``()``, any name, swallows the rest."""
     deadlines: list[int] = []
     names: dict[str, None] = {}
     has_names = is_any = False

@@ -1,4 +1,4 @@
-"""A commit on a driver that has no atomic commit: batches within its limits, then deletions, then messages, then the alarm."""
+"""A commit on a driver that is not atomic: batches within its limits, then deletions, then messages."""
 
 from __future__ import annotations
 
@@ -29,18 +29,21 @@ async def write_in_batches(driver: EngineDriver, commit: Commit) -> None:
     Raises:
         CommitTooLarge: one pair alone is over a batch's size; nothing was written.
     """
-    for batch in list(split(commit.puts)):
-        await driver.batch(batch)
-    await _delete(driver, commit)
     inbox = driver.message_driver
-    for outgoing in commit.outgoing:
-        await inbox.add(outgoing.message)
+    batches = list(split(commit.puts))
+    # In an order in which nothing is lost wherever it ends: a message is back before its record goes, and recorded
+    # before it goes. What a crash leaves of the rest is repaired when the operation is replayed.
     for message in commit.returned:
         await inbox.add(message)
+    for batch in batches:
+        await driver.batch(batch)
+    for outgoing in commit.outgoing:
+        await inbox.add(outgoing.message)
     for message_id in commit.consumed:
         await inbox.complete(message_id, None)
     for reply in commit.replies:
         await inbox.complete(reply.message_id, reply.body)
+    await _delete(driver, commit)
 
 
 def split(puts: list[Pair]) -> Iterator[list[Pair]]:
@@ -52,7 +55,8 @@ def split(puts: list[Pair]) -> Iterator[list[Pair]]:
     for key, value in puts:
         if (size := len(key) + len(value)) > limits.BATCH_BYTES_MAX:
             raise CommitTooLarge(
-                f"the pair at key {key.hex()} has {size} bytes; a batch holds {limits.BATCH_BYTES_MAX}, nothing was written"
+                f"the pair at key {key.hex()} has {size} bytes; a batch holds {limits.BATCH_BYTES_MAX}; nothing was "
+                "written"
             )
     batch: list[Pair] = []
     batch_bytes = 0
@@ -69,10 +73,10 @@ def split(puts: list[Pair]) -> Iterator[list[Pair]]:
 
 async def _delete(driver: EngineDriver, commit: Commit) -> None:
     operations: list[Callable[[], Coroutine[Any, Any, None]]] = [
-        *(lambda prefix=prefix: driver.delete_prefix(prefix) for prefix in commit.prefixes),  # type: ignore[misc]
-        *(lambda pair=pair: driver.delete_range(*pair) for pair in commit.ranges),  # type: ignore[misc]
+        *(lambda prefix=prefix: driver.delete_prefix(prefix) for prefix in commit.prefixes),
+        *(lambda pair=pair: driver.delete_range(*pair) for pair in commit.ranges),
         *(
-            lambda start=start: driver.batch_delete(commit.deletes[start : start + limits.BATCH_ENTRIES_MAX])  # type: ignore[misc]
+            lambda start=start: driver.batch_delete(commit.deletes[start : start + limits.BATCH_ENTRIES_MAX])
             for start in range(0, len(commit.deletes), limits.BATCH_ENTRIES_MAX)
         ),
     ]

@@ -1,0 +1,1 @@
+"""The operations of a workflow, a room each; none imports another but for branch, rollback and attempt."""

@@ -6,15 +6,18 @@ import asyncio
 import contextvars
 import inspect
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from engine import limits, retry, values
+from engine.driver import AbortSignal
 from engine.entry import EntryMetadata, EntryStatus, StepEntry
 from engine.errors import (
     ControlFlow,
     CriticalError,
+    RecordedError,
     RollbackError,
     StepError,
     StepExhaustedError,
@@ -25,9 +28,8 @@ from engine.hooks import StepErrorEvent, error_info, error_text
 from engine.retry import RetryPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Generator
 
-    from engine.driver import AbortSignal
     from engine.entry import Entry
     from engine.scope import Scope
     from engine.turn import Turn
@@ -46,8 +48,8 @@ class StepPolicy(Struct, frozen=True, kw_only=True):
 class StepContext(Struct, frozen=True, kw_only=True):
     """What a step's function may know of itself, through ``step_context()``.
 
-    ``attempt`` counts from 1. ``idempotency_key`` is the same for every attempt, in every process: hand it to the services
-    that the step calls.
+    ``attempt`` counts from 1. ``idempotency_key`` is the same for every attempt, in every process: hand it to the
+    services that the step calls.
     """
 
     workflow_id: str
@@ -73,7 +75,7 @@ def step_context() -> StepContext:
 
 
 def jitter(policy: StepPolicy, entry_id: str, attempts: int) -> float:
-    """1 without jitter; else a factor between 0.5 and 1 from the entry's id, so that every process computes the same."""
+    """1 without jitter; else a factor between 0.5 and 1 from the entry's id: every process computes the same."""
     if not policy.retry.has_jitter:
         return 1.0
     tail = int(entry_id.replace("-", "")[-8:], 16)
@@ -130,10 +132,16 @@ class Attempt:
             abort_signal=self.scope.abort,
         )
 
-    def charge(self) -> None:
-        """Let attempts that died ride on whatever is committed while this one runs, which resets the count of deaths."""
-        if self.turn.charge:
-            self._record(StepEntry(), EntryStatus.PENDING, None, attempts=self.number - 1, is_urgent=False)
+    async def charge(self) -> None:
+        """Let attempts that died ride on whatever is committed while this one runs: that resets the count of deaths.
+
+        Deaths that near the number at which a workflow counts as stalled are committed at once: a step is to blame.
+        """
+        if deaths := self.turn.charge:
+            is_urgent = deaths >= limits.DEATHS_MAX
+            self._record(StepEntry(), EntryStatus.PENDING, None, attempts=self.number - 1, is_urgent=is_urgent)
+            if is_urgent:
+                await self.turn.before_acting()
 
     async def run(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[bool, Any]:
         """Whether the step is over, and its value; False where it is to be tried again in this run."""
@@ -141,12 +149,14 @@ class Attempt:
         try:
             value = await self._call(fn, args)
             output, value = self.scope.store(value, returns(fn, self.policy), f"step {self.name!r}")
-        except asyncio.CancelledError:
-            self._interrupted()
-            raise
+        except asyncio.CancelledError as error:
+            if _is_cancelled():
+                self._interrupted()
+                raise
+            return await self._failed(_gave_up(error)), None
         except ControlFlow:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a step's function is foreign code
             return await self._failed(error), None
         finally:
             _CURRENT.reset(token)
@@ -279,6 +289,7 @@ class Attempt:
 async def report(
     turn: Turn, name: str, error: Exception, attempt: int, policy: StepPolicy, *, retry_at: int | None
 ) -> None:
+    """Tell the observers of a failed attempt; ``retry_at`` (milliseconds) where it is tried again."""
     if not turn.hooks.wants_errors:
         return
     delay_s = None if retry_at is None else retry.backoff_ms(policy.retry, attempt) / 1000
@@ -295,6 +306,18 @@ async def report(
             error=error_info(error),
         )
     )
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _gave_up(error: asyncio.CancelledError) -> Exception:
+    """The failure of a function that awaited what somebody else cancelled: nobody has cancelled the step itself."""
+    failure = RecordedError("CancelledError", str(error) or "the function awaited something that was cancelled")
+    failure.__cause__ = error
+    return failure
 
 
 def _is_async_callable(fn: Callable[..., Any]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -19,13 +20,13 @@ from engine.errors import (
     RollbackStopError,
     Yield,
 )
+from engine.scope import Scope
 from engine.turn import merge
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from engine.entry import BranchStatus
-    from engine.scope import Scope
 
 
 class Branch(Struct, frozen=True, kw_only=True):
@@ -71,7 +72,9 @@ def scope_of(scope: Scope, key: bytes, name: str) -> Scope:
     assert operation is not None
     below = scope.child(operation.location[-1], key)
     index = storage.register_name(name)
-    return below.child(index, below.key_of(name))
+    branch = below.child(index, below.key_of(name))
+    branch.is_branch = True
+    return branch
 
 
 def check(scope: Scope, name: str, recorded: Mapping[str, BranchStatus], branches: Mapping[str, Branch]) -> None:
@@ -80,8 +83,8 @@ def check(scope: Scope, name: str, recorded: Mapping[str, BranchStatus], branche
         missing = ", ".join(sorted(recorded.keys() - branches.keys())) or "none"
         added = ", ".join(sorted(branches.keys() - recorded.keys())) or "none"
         raise scope.diverged(
-            f"{name!r} was started with other branches (missing in the code: {missing}; new in the code: {added}). Keep "
-            "the branches of a running join or race, or branch on ctx.get_version(name, latest)"
+            f"{name!r} was started with other branches (missing in the code: {missing}; new in the code: {added}). Keep"
+            " the branches of a running join or race, or branch on ctx.get_version(name, latest)"
         )
 
 
@@ -120,7 +123,7 @@ class Branches:
         self._turn = scope.turn
         self._is_decided = is_decided
         self._limit = limit or len(branches)
-        self._waiting = list(reversed(branches.items()))
+        self._waiting = list(branches.items())[::-1]
         self._running: dict[str, asyncio.Task[None]] = {}
         self._decided = False
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -175,15 +178,22 @@ class Branches:
         return not (turn.is_unwinding or turn.abort.is_set() or turn.fatal is not None)
 
     async def _cancel_running(self) -> None:
+        cancelled: asyncio.CancelledError | None = None
         while self._running:
             for task in list(self._running.values()):
                 task.cancel()
-            done, _ = await asyncio.wait(list(self._running.values()))
+            try:
+                await asyncio.wait(list(self._running.values()))
+            except asyncio.CancelledError as error:
+                # Whoever cancels this too waits for all of it to end.
+                cancelled = error
             for name, task in list(self._running.items()):
                 # One that was cancelled before its first step has never reached its own end.
-                if task in done:
+                if task.done():
                     del self._running[name]
                     self._turn.leave()
+        if cancelled is not None:
+            raise cancelled
 
 
 async def _outcome_of(branch: Branch, scope: Scope) -> Outcome:
@@ -192,10 +202,12 @@ async def _outcome_of(branch: Branch, scope: Scope) -> Outcome:
         scope.close()
     except Yield as signal:
         return Waiting(signal)
-    except (ControlFlow, asyncio.CancelledError) as error:
-        return Stopped(error)
     except Exception as error:  # noqa: BLE001 - an author's error is an outcome here
+        if (stop := scope.overridden()) is not None:
+            return Stopped(stop)
         return Stopped(error) if _ends_the_run(error) else Failed(error)
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it ends more than this branch
+        return Stopped(error)
     return Returned(value)
 
 

@@ -80,15 +80,15 @@ def _settle(
                 try:
                     output, _ = scope.store(value, branches[branch].returns, f"branch {branch!r}")
                     statuses[branch] = BranchStatus(status=BranchState.COMPLETED, output=output)
-                except UnstorableValueError as error:
-                    causes[branch] = error
-            case Failed(error):
-                causes[branch] = error
+                except UnstorableValueError as unstorable:
+                    causes[branch] = unstorable
+            case Failed(failure):
+                causes[branch] = failure
             case _:
                 statuses[branch] = BranchStatus(status=BranchState.RUNNING)
-    for branch, error in causes.items():
-        statuses[branch] = BranchStatus(status=BranchState.FAILED, error=error_text(error))
-        scope.turn.hooks.mark_reported(error)
+    for branch, cause in causes.items():
+        statuses[branch] = BranchStatus(status=BranchState.FAILED, error=error_text(cause))
+        scope.turn.hooks.mark_reported(cause)
     return causes
 
 

@@ -62,7 +62,7 @@ def result_of(name: str, answer: object, *, has_state: bool) -> Continue[Any] | 
     if answer is None and not has_state:
         return Continue(None)
     raise LoopResultError(
-        f"the body of loop {name!r} returned {type(answer).__name__}; return Continue(state) to go on or Break(value) to end"
+        f"the body of loop {name!r} returned {type(answer).__name__}; return Continue(state) or Break(value)"
     )
 
 

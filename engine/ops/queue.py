@@ -54,6 +54,7 @@ async def receive(
     _, count_entry = scope.look(f"{name}:count", MessageEntry)
     deadline_entry = _look_deadline(scope, name, timeout_ms)
     if count_entry is not None:
+        _replay_deadline(scope, deadline_entry)
         return _replay(scope, name, count_entry, is_completable=is_completable)
     turn = scope.turn
     scope.act()
@@ -63,7 +64,7 @@ async def receive(
     while not (found := await _take(scope, names, count)):
         if deadline is not None and deadline <= turn.clock.now():
             # One last look: a message accepted before the deadline counts even if nobody was told of it.
-            await turn.driver.message_driver.refresh()
+            await turn.look_again()
             found = await _take(scope, names, count)
             break
         await turn.park(MessageWaitError(names) if deadline is None else SleepError(deadline, names))
@@ -87,11 +88,12 @@ def _deadline_of(entry: Entry) -> int:
 
 async def _take(scope: Scope, names: tuple[str, ...], count: int) -> list[Message]:
     """The oldest messages that nobody in this run has, without removing them."""
-    storage = scope.turn.storage
-    inbox = scope.turn.driver.message_driver
+    turn = scope.turn
+    storage = turn.storage
+    inbox = turn.driver.message_driver
     wanted = count
     while True:
-        seen = await inbox.receive(names, wanted)
+        seen = await turn.reach(inbox.receive(names, wanted))
         free = [message for message in seen if not storage.is_recorded(message.id)][:count]
         # Those that a sibling holds are still in the inbox: look past them.
         if len(free) == count or len(seen) < wanted:
@@ -107,6 +109,11 @@ def _close_deadline(scope: Scope, name: str, entry: Entry | None, *, is_interrup
     scope.rewrite(scope.key_of(f"{name}:deadline"), entry, SleepEntry(deadline=deadline, state=state))
     if not is_interrupted:
         scope.finished(deadline)
+
+
+def _replay_deadline(scope: Scope, entry: Entry | None) -> None:
+    if entry is not None and isinstance(entry.kind, SleepEntry) and entry.kind.state is SleepState.COMPLETED:
+        scope.finished(entry.kind.deadline)
 
 
 def _record(scope: Scope, name: str, index: int, message: Message, is_completable: bool) -> Received:  # noqa: FBT001
@@ -193,4 +200,4 @@ async def send(scope: Scope, name: str, body: Any) -> None:
     scope.finished(now)
     # The inbox must show it to this run's own next operation, so it is committed at once.
     await turn.flush()
-    await turn.driver.message_driver.refresh()
+    await turn.look_again()

@@ -34,7 +34,6 @@ async def run(scope: Scope, name: str, branches: Mapping[str, Branch]) -> tuple[
     assert isinstance(kind, RaceEntry)
     check(scope, name, kind.branches, branches)
     key = scope.key_of(name)
-    scope.finished(0, composite=key)
     if kind.winner is not None:
         return await _replay_winner(scope, key, kind, kind.winner, branches)
     statuses = dict(kind.branches)
@@ -43,7 +42,7 @@ async def run(scope: Scope, name: str, branches: Mapping[str, Branch]) -> tuple[
         scope.visit_below(scope_of(scope, key, branch).key)
     outcomes, winner = await _run_all(scope, key, {branch: branches[branch] for branch in entered})
     if winner is not None and not turn.is_collecting:
-        return winner, _decide(scope, key, entry, statuses, winner, outcomes[winner], branches)
+        return winner, await _decide(scope, key, entry, statuses, winner, outcomes[winner], branches)
     return _undecided(scope, name, entry, statuses, outcomes)
 
 
@@ -75,11 +74,12 @@ async def _replay_winner(
     if scope.turn.is_collecting:
         await _run_all(scope, key, {winner: branches[winner]})
     scope.visit_below(key)
+    scope.finished(0, composite=key)
     output = kind.branches[winner].output
     return winner, None if output is None else values.decode(output, branches[winner].returns)
 
 
-def _decide(
+async def _decide(
     scope: Scope,
     key: bytes,
     entry: Entry,
@@ -90,6 +90,7 @@ def _decide(
 ) -> Any:
     """Record the winner and remove the others, all in one commit: their messages go back to their old places."""
     assert isinstance(outcome, Returned)
+    turn = scope.turn
     output, value = scope.store(outcome.value, branches[winner].returns, f"branch {winner!r}")
     for branch in branches:
         if branch == winner:
@@ -97,25 +98,36 @@ def _decide(
             continue
         if statuses[branch].status is not BranchState.FAILED:
             statuses[branch] = BranchStatus(status=BranchState.CANCELLED)
-        _forget(scope, scope_of(scope, key, branch).key)
     scope.rewrite(key, entry, RaceEntry(winner=winner, branches=statuses))
-    scope.turn.flusher.flush_later()
+    scope.finished(0, composite=key)
+    gave_back = [_forget(scope, scope_of(scope, key, branch).key) for branch in branches if branch != winner]
+    if any(gave_back):
+        # Others of this run may wait for the messages that are back.
+        await turn.flush()
+        await turn.look_again()
+    else:
+        await turn.recorded()
     return value
 
 
-def _forget(scope: Scope, branch_key: bytes) -> None:
+def _forget(scope: Scope, branch_key: bytes) -> bool:
+    """Remove what is below ``branch_key``; whether messages went back to the inbox."""
     storage = scope.turn.storage
+    gave_back = False
     for removed in storage.remove_range(*keys.range_of(branch_key)):
         if isinstance(removed.kind, MessageEntry):
             record = message_record.decode(removed.kind.name, removed.kind.data)
             if record.id and not record.is_completed:
                 storage.give_back(message_record.to_message(record))
+                gave_back = True
+    return gave_back
 
 
 def _undecided(
     scope: Scope, name: str, entry: Entry, statuses: dict[str, BranchStatus], outcomes: Mapping[str, Outcome]
 ) -> tuple[str, Any]:
     """Nobody has won: record who failed, and raise what the race waits for, or that all failed."""
+    was_over = all(status.status is BranchState.FAILED for status in statuses.values())
     for branch, outcome in outcomes.items():
         if isinstance(outcome, Failed):
             statuses[branch] = BranchStatus(status=BranchState.FAILED, error=error_text(outcome.error))
@@ -127,7 +139,9 @@ def _undecided(
     ending = first_stop(outcomes.values()) or merged_wait(outcomes.values())
     if ending is not None:
         raise ending
-    scope.frontier()
+    if not was_over:
+        scope.frontier()
+    scope.finished(0, composite=scope.key_of(name))
     errors = {branch: parse_error(status.error or "Error: branch failed") for branch, status in statuses.items()}
     for branch, outcome in outcomes.items():
         if isinstance(outcome, Failed):

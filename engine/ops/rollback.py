@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
-from engine.entry import RollbackCheckpointEntry
+from engine.entry import Entry, RollbackCheckpointEntry
 from engine.errors import ControlFlow, EvictedError
 from engine.hooks import RollbackErrorEvent, error_info, error_message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from engine.entry import Entry
     from engine.scope import Scope
     from engine.turn import AbortEvent, Turn
 

@@ -128,13 +128,18 @@ async def run(scope: Scope, name: str, fn: Callable[..., Any], args: tuple[Any, 
     """
     turn = scope.turn
     if policy.rollback is not None and not scope.checkpoint:
-        error = RollbackCheckpointError(
+        missing = RollbackCheckpointError(
             f"step {name!r} has rollback= but no ctx.rollback_checkpoint(...) came before it"
         )
-        raise turn.fail(error)
+        raise turn.fail(missing)
     _, entry = scope.open(name, StepEntry)
     while True:
         verdict, metadata = _look(scope, name, entry, policy)
+        if turn.charge and turn.storage.is_urgent and not isinstance(verdict, Replay):
+            # Deaths are charged to what starts before this run's first commit: what is not committed yet comes first.
+            scope.frontier()
+            await turn.before_acting()
+            verdict, metadata = _look(scope, name, entry, policy)
         match verdict:
             case Replay(output):
                 return _replay(scope, name, entry, metadata, output, fn, policy)
@@ -150,7 +155,7 @@ async def run(scope: Scope, name: str, fn: Callable[..., Any], args: tuple[Any, 
                 scope.act(is_step=True)
                 await turn.before_acting()
                 attempting = Attempt(scope, name, entry, metadata, attempt, policy)
-                attempting.charge()
+                await attempting.charge()
                 is_over, value = await attempting.run(fn, args)
                 if is_over:
                     return value

@@ -1,0 +1,1 @@
+"""The stored format, as a BARE schema."""

@@ -1,0 +1,372 @@
+"""A driver in memory: one workflow's namespace, inbox and alarm, held to the same contract as every other driver."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import itertools
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from engine.clock import SystemClock
+from engine.commit import Alarm, Commit
+from engine.errors import CommitInFlightError, InboxMovedError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from engine.driver import AbortSignal, Clock
+    from engine.entry import Message
+
+    CallHook = Callable[[str, str], Awaitable[None] | None]
+
+_VALUE_BYTES_MAX = 64 * 1024 * 1024
+
+
+class MemoryInbox:
+    """The inbox of a ``MemoryDriver``."""
+
+    def __init__(self, driver: MemoryDriver) -> None:
+        self._driver = driver
+        self._snapshot: list[Message] = []
+        self._waiters: set[asyncio.Event] = set()
+        self._tickets = 0
+        self.seen = 0
+        self.ids: set[str] = set()
+        self.messages: dict[int, Message] = {}
+        self.replies: dict[str, bytes | None] = {}
+
+    async def add(self, message: Message) -> bool:
+        """Accept a message; False where its id was accepted before."""
+        async with self._driver.call("add"):
+            if message.ticket:
+                # It was here before, and has come back.
+                self.put_back(message)
+                return True
+            return self.put(message)
+
+    def put(self, message: Message) -> bool:
+        """As ``add``, at once."""
+        if message.id in self.ids:
+            return False
+        self.ids.add(message.id)
+        self._tickets += 1
+        self.messages[self._tickets] = msgspec.structs.replace(message, ticket=self._tickets)
+        for waiter in self._waiters:
+            waiter.set()
+        return True
+
+    def put_back(self, message: Message) -> None:
+        """Put a message to its old place."""
+        self.messages[message.ticket] = message
+        self.messages = dict(sorted(self.messages.items()))
+        self._snapshot = list(self.messages.values())
+
+    def remove(self, message_id: str) -> None:
+        """Take a message out; no error where it is not there."""
+        for ticket, message in self.messages.items():
+            if message.id == message_id:
+                del self.messages[ticket]
+                break
+        self._snapshot = [message for message in self._snapshot if message.id != message_id]
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether a message was accepted since the last refresh."""
+        return self._tickets != self.seen
+
+    async def refresh(self) -> None:
+        """Read the inbox anew."""
+        async with self._driver.call("refresh"):
+            self._snapshot = list(self.messages.values())
+            self.seen = self._tickets
+
+    async def receive(self, names: Sequence[str], count: int) -> list[Message]:
+        """The oldest messages of ``names`` as of the last refresh."""
+        async with self._driver.call("receive"):
+            wanted = (message for message in self._snapshot if not names or message.name in names)
+            return list(itertools.islice(wanted, count))
+
+    async def complete(self, message_id: str, response: bytes | None) -> None:
+        """Remove a message and keep the reply."""
+        async with self._driver.call("complete"):
+            self.answer(message_id, response)
+
+    def answer(self, message_id: str, response: bytes | None) -> None:
+        """As ``complete``, at once."""
+        self.remove(message_id)
+        if response is not None:
+            self.replies[message_id] = response
+
+    async def wait(self, names: Sequence[str], abort_signal: AbortSignal) -> None:
+        """Return when a message of ``names`` was accepted since the last refresh, or ``abort_signal`` is set."""
+        moved = asyncio.Event()
+        self._waiters.add(moved)
+        stop = asyncio.ensure_future(abort_signal.wait())
+        try:
+            while not stop.done() and not self._has_new(names):
+                moved.clear()
+                arrival = asyncio.ensure_future(moved.wait())
+                try:
+                    await asyncio.wait([arrival, stop], return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    arrival.cancel()
+        finally:
+            self._waiters.discard(moved)
+            stop.cancel()
+
+    def _has_new(self, names: Sequence[str]) -> bool:
+        return any(
+            ticket > self.seen and (not names or message.name in names) for ticket, message in self.messages.items()
+        )
+
+
+class _Call:
+    """One call of a ``MemoryDriver``: latency, and whatever the test wants to happen before and after it."""
+
+    __slots__ = ("_driver", "_operation")
+
+    def __init__(self, driver: MemoryDriver, operation: str) -> None:
+        self._driver = driver
+        self._operation = operation
+
+    async def __aenter__(self) -> None:
+        if self._driver.latency_s:
+            await asyncio.sleep(self._driver.latency_s)
+        await self._tell("before")
+
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
+        if kind is None:
+            await self._tell("after")
+
+    async def _tell(self, phase: str) -> None:
+        hook = self._driver.on_call
+        if hook is not None:
+            answer = hook(self._operation, phase)
+            if inspect.isawaitable(answer):
+                await answer
+
+
+class MemoryDriver:
+    """One workflow's namespace in memory; a driver like any other, held to the same contract.
+
+    Attributes:
+        alarms: workflow id -> integer milliseconds.
+        commits: every commit that wrote something, in order.
+        deaths: what the engine is told of runs that died; a test may set it, a commit resets it.
+        latency_s: seconds that every call takes.
+        on_call: called with the operation's name and ``"before"`` or ``"after"``; what it raises, the call raises.
+    """
+
+    is_in_memory = True
+
+    def __init__(
+        self,
+        atomic: bool = True,  # noqa: FBT001, FBT002 - the documented form is MemoryDriver(atomic=True)
+        *,
+        clock: Clock | None = None,
+        worker_poll_interval: float = 0.1,
+        value_bytes_max: int = _VALUE_BYTES_MAX,
+        latency_s: float = 0.0,
+        on_call: CallHook | None = None,
+    ) -> None:
+        self.atomic_batch = atomic
+        self.worker_poll_interval = worker_poll_interval
+        self.value_bytes_max = value_bytes_max
+        self.clock: Clock = clock or SystemClock()
+        self.deaths = 0
+        self.started_at: int | None = None
+        self.latency_s = latency_s
+        self.on_call = on_call
+        self.alarms: dict[str, int] = {}
+        self.commits: list[Commit] = []
+        self.message_driver = MemoryInbox(self)
+        self._pairs: dict[bytes, bytes] = {}
+        self._keys: list[bytes] = []
+        self._is_committing = False
+
+    @classmethod
+    def load(cls, pairs: Iterable[Sequence[str]], **options: Any) -> MemoryDriver:
+        """A driver that holds ``pairs`` of hex key and hex value, as ``dump`` gave them."""
+        driver = cls(**options)
+        for key, value in pairs:
+            driver._put(bytes.fromhex(key), bytes.fromhex(value))
+        return driver
+
+    def dump(self) -> list[tuple[str, str]]:
+        """Every pair as hex key and hex value, sorted by key."""
+        return [(key.hex(), self._pairs[key].hex()) for key in self._keys]
+
+    @property
+    def messages(self) -> list[Message]:
+        """The inbox, oldest first."""
+        return list(self.message_driver.messages.values())
+
+    def call(self, operation: str) -> _Call:
+        """The context of one call."""
+        return _Call(self, operation)
+
+    # --- pairs ------------------------------------------------------------------------------------------------------
+
+    def _put(self, key: bytes, value: bytes) -> None:
+        if key not in self._pairs:
+            if not self._keys or key > self._keys[-1]:
+                self._keys.append(key)
+            else:
+                self._keys.insert(bisect_left(self._keys, key), key)
+        self._pairs[key] = value
+
+    def _drop(self, key: bytes) -> None:
+        if self._pairs.pop(key, None) is not None:
+            del self._keys[bisect_left(self._keys, key)]
+
+    def _drop_range(self, start: bytes, end: bytes | None) -> None:
+        low = bisect_left(self._keys, start)
+        high = len(self._keys) if end is None else bisect_left(self._keys, end)
+        for key in self._keys[low:high]:
+            del self._pairs[key]
+        del self._keys[low:high]
+
+    async def get(self, key: bytes) -> bytes | None:
+        """The value of ``key``, or None."""
+        async with self.call("get"):
+            return self._pairs.get(key)
+
+    async def set(self, key: bytes, value: bytes) -> None:
+        """Store one pair."""
+        async with self.call("set"):
+            self._put(key, value)
+
+    async def delete(self, key: bytes) -> None:
+        """Remove one key."""
+        async with self.call("delete"):
+            self._drop(key)
+
+    async def delete_prefix(self, prefix: bytes) -> None:
+        """Remove every key that starts with ``prefix``."""
+        async with self.call("delete_prefix"):
+            self._drop_range(prefix, _after(prefix))
+
+    async def delete_range(self, start: bytes, end: bytes) -> None:
+        """Remove every key with ``start <= key < end``."""
+        async with self.call("delete_range"):
+            self._drop_range(start, end)
+
+    async def list(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        """Every pair whose key starts with ``prefix``, sorted by key bytes."""
+        async with self.call("list"):
+            if self.started_at is None:
+                self.started_at = self.clock.now()
+            end = _after(prefix)
+            low = bisect_left(self._keys, prefix)
+            high = len(self._keys) if end is None else bisect_left(self._keys, end)
+            return [(key, self._pairs[key]) for key in self._keys[low:high]]
+
+    async def batch(self, writes: Sequence[tuple[bytes, bytes]]) -> None:
+        """Store several pairs."""
+        async with self.call("batch"):
+            self.commits.append(Commit(puts=[*writes]))
+            self.deaths = 0
+            for key, value in writes:
+                self._put(key, value)
+
+    async def batch_delete(self, keys: Sequence[bytes]) -> None:
+        """Remove several keys."""
+        async with self.call("batch_delete"):
+            for key in keys:
+                self._drop(key)
+
+    # --- commit -----------------------------------------------------------------------------------------------------
+
+    async def commit(self, commit: Commit) -> None:
+        """Apply ``commit`` whole.
+
+        Raises:
+            InboxMovedError: it yields, and a message came since the last refresh.
+            CommitInFlightError: another commit is in flight.
+        """
+        if self._is_committing:
+            raise CommitInFlightError("a commit is in flight already")
+        self._is_committing = True
+        try:
+            if self.latency_s or self.on_call is not None:
+                async with self.call("commit"):
+                    self._apply(commit)
+            else:
+                self._apply(commit)
+        finally:
+            self._is_committing = False
+
+    def _apply(self, commit: Commit) -> None:
+        if commit.yields and self.message_driver.has_moved:
+            raise InboxMovedError("a message came since the inbox was read")
+        for start, end in commit.ranges:
+            self._drop_range(start, end)
+        for prefix in commit.prefixes:
+            self._drop_range(prefix, _after(prefix))
+        for key in commit.deletes:
+            self._drop(key)
+        for key, value in commit.puts:
+            self._put(key, value)
+        self._move_messages(commit)
+        if _writes(commit):
+            if self.started_at is None:
+                self.started_at = self.clock.now()
+            self.commits.append(commit)
+            self.deaths = 0
+        if commit.alarm is not None:
+            self._move_alarm(commit.alarm)
+
+    def _move_messages(self, commit: Commit) -> None:
+        inbox = self.message_driver
+        for message_id in commit.consumed:
+            inbox.remove(message_id)
+        for reply in commit.replies:
+            inbox.answer(reply.message_id, reply.body)
+        for message in commit.returned:
+            inbox.put_back(message)
+        for outgoing in commit.outgoing:
+            inbox.put(outgoing.message)
+
+    def _move_alarm(self, alarm: Alarm) -> None:
+        if alarm.at is None:
+            self.alarms.pop(alarm.workflow_id, None)
+        else:
+            self.alarms[alarm.workflow_id] = alarm.at
+
+    # --- waking -----------------------------------------------------------------------------------------------------
+
+    async def set_alarm(self, workflow_id: str, wake_at_ms: int) -> None:
+        """Wake the workflow at ``wake_at_ms``."""
+        async with self.call("set_alarm"):
+            self.alarms[workflow_id] = wake_at_ms
+
+    async def clear_alarm(self, workflow_id: str) -> None:
+        """Forget the alarm."""
+        async with self.call("clear_alarm"):
+            self.alarms.pop(workflow_id, None)
+
+    async def wait_for_messages(self, names: Sequence[str], abort_signal: AbortSignal) -> None:
+        """Return when a message of ``names`` was accepted since the last refresh, or ``abort_signal`` is set."""
+        await self.message_driver.wait(names, abort_signal)
+
+
+def _after(prefix: bytes) -> bytes | None:
+    """The first key behind every key that starts with ``prefix``; None where there is no such key."""
+    stripped = prefix.rstrip(b"\xff")
+    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
+
+
+def _writes(commit: Commit) -> bool:
+    return bool(
+        commit.puts
+        or commit.deletes
+        or commit.ranges
+        or commit.prefixes
+        or commit.consumed
+        or commit.replies
+        or commit.returned
+        or commit.outgoing
+    )
