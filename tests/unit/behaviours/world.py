@@ -100,16 +100,6 @@ class RecordingDriver(MemoryDriver):
         await super().commit(commit)
         self.moments.append(self.dump())
 
-    async def set_alarm(self, workflow_id: str, wake_at_ms: int) -> None:
-        """Set the alarm, of which one driver has one, however it was set."""
-        await super().set_alarm(workflow_id, wake_at_ms)
-        self.alarm_at = wake_at_ms
-
-    async def clear_alarm(self, workflow_id: str) -> None:
-        """Clear it."""
-        await super().clear_alarm(workflow_id)
-        self.alarm_at = None
-
     async def batch(self, writes: Any) -> None:
         """Store several pairs, and remember them as one batch."""
         self.batches.append(list(writes))
@@ -217,7 +207,7 @@ class World:
     @property
     def alarm(self) -> int | None:
         """When the workflow will be woken, in milliseconds, or None."""
-        return self.driver.alarm_at
+        return self.driver.alarms.get(self.id)
 
     def fail_commit(self, number: int) -> None:
         """Let the ``number``-th commit from now on fail."""
