@@ -84,6 +84,6 @@ async def refund(payment_id: str) -> None:
     logger.info("refunding", extra={"payment": payment_id})
 
 
-async def notify(customer: str, parcel: str) -> None:
-    """Write to the customer that the parcel is on its way."""
-    logger.info("notifying", extra={"letter_length": len(f"Dear {customer}, parcel {parcel} is on its way.")})
+async def notify(customer: str, parcel: str) -> str:
+    """What the customer is written."""
+    return f"Dear {customer}, parcel {parcel} is on its way."

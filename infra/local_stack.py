@@ -40,9 +40,9 @@ DEPLOY_TIMEOUT_MS = 120_000
 POLL_S = 0.1
 
 WORKERS_MAX = 4
-"""Workers at once. On AWS another one is another machine; here it takes its start from the same few processors as all
-others, and ten at once make every one of them late. The template cannot say it: the local AWS takes a parameter's number
-for text there. Design choice."""
+"""Workers at once. On AWS another one is another machine; here all share the same few processors, and ten that start at
+once make every one of them late. The template cannot say it: the local AWS takes a parameter's number for text there.
+Design choice."""
 
 FUNCTIONS = ("api", "worker", "resume", "sweeper")
 """The functions of the template, by the names that ``logs`` and ``worker_pids`` know."""

@@ -1,0 +1,1 @@
+"""Example workflows, and the demo that runs them on a local AWS."""
