@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.driver import Timer
-    from engine.run import WorkflowResult
+    from engine.result import WorkflowResult
 
 STEPS = 100
 RESULT_BYTES = 550
