@@ -52,7 +52,7 @@ from engine.ops.recovery import Failure, TryResult
 from engine.ops.rollback import RollbackContext
 from engine.queue_context import Message, Queue
 from engine.registry import REGISTRY, Registry, Workflow, workflow
-from engine.run import WorkflowResult
+from engine.result import WorkflowResult
 
 __all__ = [
     "NO_OUTPUT",

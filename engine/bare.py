@@ -58,9 +58,6 @@ _VARINT_SHIFT_MAX = 63
 _MALFORMED = (IndexError, struct.error, ValueError)
 
 
-# --- writing ------------------------------------------------------------------------------------------------------
-
-
 def encode_entry(entry: Entry) -> bytes:
     """The stored bytes of an entry.
 
@@ -177,9 +174,6 @@ _KIND_WRITERS: dict[type[EntryKind], Callable[[Any], bytes]] = {
     RemovedEntry: lambda removed: b"\7" + _text(removed.original_type) + _optional_text(removed.original_name),
     VersionCheckEntry: lambda check: b"\x08" + _VERSIONS.pack(check.resolved, check.latest),
 }
-
-
-# --- reading ------------------------------------------------------------------------------------------------------
 
 
 def decode_entry(data: bytes) -> Entry:

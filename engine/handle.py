@@ -15,7 +15,7 @@ from engine.ids import Ids
 from engine.lifecycle import ENDED, WorkflowState
 from engine.registry import Workflow
 from engine.revival import recover_entries, rewind
-from engine.run import Run, WorkflowResult
+from engine.run import Run
 from engine.storage import Storage
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from engine.driver import Clock, EngineDriver, Timer
     from engine.hooks import ErrorHook, HistoryHook, HistorySnapshot
+    from engine.result import WorkflowResult
 
 T = TypeVar("T")
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
-
-from msgspec import Struct
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine import limits, values
 from engine.commit import Alarm
@@ -29,6 +27,7 @@ from engine.hooks import RunErrorEvent, error_info
 from engine.lifecycle import WorkflowState
 from engine.live import keep_alive
 from engine.ops.rollback import undo_all
+from engine.result import WorkflowResult
 from engine.scope import Scope, swallowed
 from engine.signature import adapt
 from engine.storage import Storage
@@ -45,20 +44,6 @@ T = TypeVar("T")
 
 _NEVER_ROLLED_BACK = (HistoryDivergedError, YieldSwallowedError, RollbackCheckpointError, StalledError)
 """Faults of the deployed code or of its process, not of the business: history stays, and recover() goes on from it."""
-
-
-class WorkflowResult(Struct, Generic[T], frozen=True, kw_only=True):
-    """How a run ended.
-
-    ``output`` is set where ``state`` is completed. Where it is sleeping, ``sleep_until`` is the alarm
-    (milliseconds since the epoch) and ``waiting_for_messages`` the names waited for (``[]`` = any), each None where
-    there is none.
-    """
-
-    state: WorkflowState
-    output: T | None = None
-    sleep_until: int | None = None
-    waiting_for_messages: list[str] | None = None
 
 
 class Run:
@@ -205,7 +190,7 @@ class Run:
         except FencedError:
             raise
         except (EvictedError, asyncio.CancelledError) as error:
-            return await self._evicted(turn, error)
+            return await self._evicted(error)
         except Exception as error:  # noqa: BLE001 - whatever workflow code raises
             ended = await self._failed(turn, error)
             if isinstance(ended, EvictedError):
@@ -213,7 +198,7 @@ class Run:
             raise ended from error.__cause__
         finally:
             turn.close()
-        return await self._completed(turn, output)
+        return await self._completed(output)
 
     async def _call(self, turn: Turn) -> tuple[bytes, Any]:
         root = Scope.root(turn)
@@ -271,33 +256,33 @@ class Run:
 
     # --- how it ends ------------------------------------------------------------------------------------------------
 
-    async def _completed(self, turn: Turn, output: tuple[bytes, Any]) -> WorkflowResult[Any]:
+    async def _completed(self, output: tuple[bytes, Any]) -> WorkflowResult[Any]:
         data, value = output
         self._storage.state = WorkflowState.COMPLETED
         self._storage.set_output(data)
-        await self._finish(turn, Alarm(None, self.workflow_id))
+        await self._finish(Alarm(None, self.workflow_id))
         return WorkflowResult(state=WorkflowState.COMPLETED, output=value)
 
     async def _yielded(self, turn: Turn, signal: Yield) -> WorkflowResult[Any]:
         waits = turn.unwound or signal
         self._storage.state = WorkflowState.SLEEPING
-        await self._finish(turn, Alarm(waits.deadline, self.workflow_id), yields=True, names=waits.names)
+        await self._finish(Alarm(waits.deadline, self.workflow_id), yields=True, names=waits.names)
         return WorkflowResult(
             state=WorkflowState.SLEEPING,
             sleep_until=waits.deadline,
             waiting_for_messages=None if waits.names is None else list(waits.names),
         )
 
-    async def _evicted(self, turn: Turn, error: BaseException) -> WorkflowResult[Any]:
+    async def _evicted(self, error: BaseException) -> WorkflowResult[Any]:
         assert self._flusher is not None
         await self._flusher.landed()
         if self._flusher.failure is not None:
             raise self._flusher.failure
         if self.is_cancelled:
             self._storage.state = WorkflowState.CANCELLED
-            await self._finish(turn, Alarm(None, self.workflow_id))
+            await self._finish(Alarm(None, self.workflow_id))
         elif self._storage.has_news():
-            await self._finish(turn, None)
+            await self._finish(None)
         if isinstance(error, asyncio.CancelledError) and not self.abort.is_set():
             raise error
         return WorkflowResult(state=self._storage.state)
@@ -319,7 +304,7 @@ class Run:
             if evicted is not None:
                 return evicted
         self._storage.state = WorkflowState.FAILED
-        await self._finish(turn, Alarm(None, self.workflow_id))
+        await self._finish(Alarm(None, self.workflow_id))
         if not self.hooks.is_reported(error):
             await self.hooks.failed(RunErrorEvent(workflow_id=self.workflow_id, error=info))
         return error
@@ -330,11 +315,9 @@ class Run:
         self._flusher = Flusher(storage, self.driver, self.clock, self.hooks, 0)
         storage.state = WorkflowState.FAILED
         storage.set_error(values.encode_error(values.StoredError(name=type(error).__name__, message=str(error))))
-        await self._finish(self._new_turn(), Alarm(None, self.workflow_id))
+        await self._finish(Alarm(None, self.workflow_id))
 
-    async def _finish(
-        self, turn: Turn, alarm: Alarm | None, *, yields: bool = False, names: tuple[str, ...] | None = None
-    ) -> None:
+    async def _finish(self, alarm: Alarm | None, *, yields: bool = False, names: tuple[str, ...] | None = None) -> None:
         assert self._flusher is not None
         await self._flusher.finish(alarm=alarm, yields=yields, names=names)
         if alarm is not None:
@@ -355,8 +338,7 @@ class Run:
         if evicted is not None:
             return WorkflowResult(state=self._storage.state)
         self._storage.state = WorkflowState.FAILED
-        assert self.turn is not None
-        await self._finish(self.turn, Alarm(None, self.workflow_id))
+        await self._finish(Alarm(None, self.workflow_id))
         raise stored_failure(self._storage)
 
     async def _roll_back(self) -> BaseException | None:
@@ -370,7 +352,7 @@ class Run:
         turn = self._new_turn()
         if self._storage.state is not WorkflowState.ROLLING_BACK:
             self._storage.state = WorkflowState.ROLLING_BACK
-            await self._finish(turn, None)
+            await self._finish(None)
         try:
             await undo_all(turn, undos)
         except FencedError:

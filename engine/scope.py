@@ -11,8 +11,8 @@ import hashlib
 import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from engine import bare, keys, limits, message_record, values
-from engine.entry import Entry, EntryMetadata, MessageEntry, RemovedEntry, SleepEntry
+from engine import bare, keys, limits, values
+from engine.entry import Entry, RemovedEntry
 from engine.errors import (
     CancelledError,
     ControlFlow,
@@ -25,6 +25,7 @@ from engine.errors import (
     Yield,
     YieldSwallowedError,
 )
+from engine.instants import instant_of
 from engine.location import render
 
 if TYPE_CHECKING:
@@ -142,8 +143,8 @@ class Scope:
         """The code of this scope, and what it is nested in within one branch, is told to wait or to stop."""
         scope: Scope | None = self
         while scope is not None:
-            scope._signal = signal
-            scope = None if scope.is_branch else scope._parent
+            scope._signal = signal  # noqa: SLF001 - of its own class
+            scope = None if scope.is_branch else scope._parent  # noqa: SLF001
 
     def _enter(self) -> None:
         turn = self.turn
@@ -378,22 +379,6 @@ def check_name(name: str) -> None:
         raise InvalidIdError(f"the name {name[:40]!r} is no valid Unicode text") from None
     if size > limits.NAME_BYTES_MAX:
         raise InvalidIdError(f"the name {name[:40]!r}... is longer than {limits.NAME_BYTES_MAX} bytes")
-
-
-def instant_of(entry: Entry, metadata: EntryMetadata | None) -> int:
-    """When an entry finished, as far as history tells (milliseconds), else 0."""
-    if metadata is not None and metadata.completed_at is not None:
-        return metadata.completed_at
-    if isinstance(entry.kind, SleepEntry) and entry.kind.state != 0:
-        return entry.kind.deadline if entry.kind.state == 1 else 0
-    if isinstance(entry.kind, MessageEntry):
-        return message_instant(entry.kind)
-    return 0
-
-
-def message_instant(kind: MessageEntry) -> int:
-    """When a recorded message was sent (milliseconds), 0 for a count."""
-    return message_record.decode(kind.name, kind.data).created_at
 
 
 def swallowed(scope: Scope) -> YieldSwallowedError:

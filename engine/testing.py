@@ -13,7 +13,7 @@ from engine.virtual_clock import VirtualClock, VirtualTimer
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from engine.run import WorkflowResult
+    from engine.result import WorkflowResult
 
 __all__ = ["MemoryDriver", "MemoryInbox", "VirtualClock", "VirtualTimer", "drive"]
 

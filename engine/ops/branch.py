@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from engine.errors import (
     AuthorError,
-    ControlFlow,
     CriticalError,
     EntryInProgressError,
     EvictedError,

@@ -27,11 +27,11 @@ ENGINE_ORDER = (
     ("driver",),
     ("clock", "ids"),
     ("storage", "hooks", "writing", "flushing"),
-    ("turn", "scope", "scope_log"),
+    ("instants", "turn", "scope", "scope_log"),
     ("ops.attempt", "ops.branch", "ops.rollback"),
     ("ops.step", "ops.sleep", "ops.queue", "ops.loop", "ops.join", "ops.race", "ops.version", "ops.recovery"),
     ("queue_context", "context"),
-    ("registry", "revival", "live", "run", "handle", "inspect"),
+    ("registry", "result", "revival", "live", "run", "handle", "inspect"),
     ("virtual_clock", "memory", "testing"),
 )
 """The engine's modules from the bottom up. A module may import those of earlier lines and, on its own line, those to

@@ -1,0 +1,23 @@
+"""When the entries of a history finished, as far as they tell."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine import message_record
+from engine.entry import MessageEntry, SleepEntry, SleepState
+
+if TYPE_CHECKING:
+    from engine.entry import Entry, EntryMetadata
+
+
+def instant_of(entry: Entry, metadata: EntryMetadata | None) -> int:
+    """When an entry finished, as far as history tells (milliseconds), else 0."""
+    if metadata is not None and metadata.completed_at is not None:
+        return metadata.completed_at
+    kind = entry.kind
+    if isinstance(kind, SleepEntry):
+        return kind.deadline if kind.state is SleepState.COMPLETED else 0
+    if isinstance(kind, MessageEntry):
+        return message_record.decode(kind.name, kind.data).created_at
+    return 0

@@ -1,0 +1,25 @@
+"""How a run of a workflow ended."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+from msgspec import Struct
+
+from engine.lifecycle import WorkflowState
+
+T = TypeVar("T")
+
+
+class WorkflowResult(Struct, Generic[T], frozen=True, kw_only=True):
+    """How a run ended.
+
+    ``output`` is set where ``state`` is completed. Where it is sleeping, ``sleep_until`` is the alarm
+    (milliseconds since the epoch) and ``waiting_for_messages`` the names waited for (``[]`` = any), each None where
+    there is none.
+    """
+
+    state: WorkflowState
+    output: T | None = None
+    sleep_until: int | None = None
+    waiting_for_messages: list[str] | None = None
