@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route as Address
 
-from engine.errors import ControlFlow
+from engine.errors import ControlFlow, OperatorError
 from handlers import bodies, bootstrap, openapi, problems
 from handlers.calls import Answer, Call
 from handlers.operations import Ports
@@ -96,7 +96,10 @@ def _told(error: BaseException, scope: Scope) -> Problem:
     problem = problems.from_error(error)
     if problem.kind.status >= problems.UNEXPECTED.status:
         where = {"method": scope["method"], "problem": problem.kind.name, "error": type(error).__name__}
-        logger.error("call failed", extra=where, exc_info=error if problem.kind is problems.UNEXPECTED else None)
+        is_ours = isinstance(error, OperatorError)
+        logger.error(
+            "call failed", extra=where, exc_info=error if is_ours or problem.kind is problems.UNEXPECTED else None
+        )
     return problem
 
 
@@ -143,7 +146,8 @@ class ApiFunction:
         self._wiring = wiring
         self._served = application(self._ports, wiring.clock)
         wiring.process.make_current()
-        self._mangum = Mangum(self._guarded, lifespan="off")
+        # What is not text travels as base64; problems are read by people too.
+        self._mangum = Mangum(self._guarded, lifespan="off", text_mime_types=[bodies.JSON, problems.MEDIA_TYPE])
 
     def __call__(self, event: dict[str, Any], context: Any) -> dict[str, Any]:
         """Answer one event of an HTTP API (payload version 2.0)."""

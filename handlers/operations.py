@@ -64,7 +64,8 @@ async def start(ports: Ports, call: Call) -> Answer:
     ports.application.get(workflow_type)
     body = members(call.value(), START_MEMBERS)
     # Whoever names a start by the header alone means the same thing: once, whatever is repeated.
-    workflow_id = text(body.get("id"), "id") or call.headers.get("idempotency-key") or ports.ids.new()
+    named = text(body.get("id"), "id")
+    workflow_id = call.headers.get("idempotency-key", ports.ids.new()) if named is None else named
     if UNREACHABLE_ID.fullmatch(workflow_id):
         raise InvalidIdError(
             f'"{workflow_id}" would be read as another id in an address: an id must not contain "/messages/" or the '

@@ -109,6 +109,7 @@ REFUSED_STARTS = [
     ("/workflows/api-order", b'{"id": "a\\u0000b"}', problems.INVALID_ID),
     ("/workflows/api-order", b'{"id": "\\ud800"}', problems.INVALID_ID),
     ("/workflows/api-order", json.dumps({"id": "x" * (ID_BYTES_MAX + 1)}).encode(), problems.INVALID_ID),
+    ("/workflows/api-order", b'{"id": ""}', problems.INVALID_ID),
     ("/workflows/api-order", b'{"id": "a/output"}', problems.INVALID_ID),
     ("/workflows/api-order", b'{"id": "a/messages/b"}', problems.INVALID_ID),
     ("/workflows/api-order", b'{"id": "a/../b"}', problems.INVALID_ID),

@@ -7,7 +7,11 @@ import json
 import logging
 import os
 import signal
-from typing import TYPE_CHECKING
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,10 +21,12 @@ from handlers import logs
 from handlers.application import IMPORT_RETRY_MS, Application, ApplicationBrokenError
 from handlers.bootstrap import Settings, SettingsError
 from handlers.process import Process
+from tests.integration.conftest import recorded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+    from tests.integration.conftest import Cloud
 
 ENVIRONMENT = {"TORPOR_APP": "app", "TORPOR_TABLE": "table", "TORPOR_QUEUE_URL": "http://queue"}
 
@@ -183,6 +189,113 @@ def test_a_broken_module_is_tried_again_after_a_while(modules: Path) -> None:
     clock.passed_ms = IMPORT_RETRY_MS
     with pytest.raises(UnknownTypeError):
         application.get("other")
+
+
+# --- a real process -----------------------------------------------------------------------------------------------
+
+INVOCATIONS = """
+import json, sys
+from handlers import bootstrap, {module}
+
+class Context:
+    def get_remaining_time_in_millis(self):
+        return 30_000
+
+for event in json.load(sys.stdin):
+    try:
+        print(json.dumps({{"answer": {module}.handler(event, Context())}}), flush=True)
+    except Exception as error:
+        print(json.dumps({{"raised": type(error).__name__}}), flush=True)
+bootstrap.wiring().close()
+"""
+
+
+def invoke(settings: Settings, module: str, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What a process of a function prints: its log, and what the handler answered to each event, as Lambda calls it."""
+    environment = {
+        **os.environ,  # noqa: TID251 - a child process needs its parent's
+        "TORPOR_APP": settings.app,
+        "TORPOR_TABLE": settings.table,
+        "TORPOR_QUEUE_URL": settings.queue_url,
+        "TORPOR_QUEUE_ARN": settings.queue_arn,
+        "TORPOR_SCHEDULE_GROUP": settings.schedule_group,
+        "TORPOR_SCHEDULE_ROLE_ARN": settings.schedule_role_arn,
+        "TORPOR_STACK": settings.stack,
+    }
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", INVOCATIONS.format(module=module)],
+        input=json.dumps(events),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        env=environment,
+    )
+    assert ran.stderr == ""
+    return [json.loads(line) for line in ran.stdout.splitlines()]
+
+
+@pytest.fixture
+def deployed(settings: Settings, modules: Path) -> Settings:
+    """Settings of a process that imports its author's module from a file."""
+    (modules / "deployed_app.py").write_text(
+        "from engine import workflow\n\n"
+        "@workflow('deployed')\n"
+        "async def deployed(ctx, fails):\n"
+        "    if fails:\n"
+        "        raise ValueError('as told')\n"
+        "    return 'ended'\n"
+    )
+    return replace(settings, app="deployed_app")
+
+
+def http_event(method: str, path: str, value: Any = None) -> dict[str, Any]:
+    event = recorded("http_api_v2")
+    event["rawPath"] = event["requestContext"]["http"]["path"] = path
+    event["requestContext"]["http"]["method"] = method
+    event["headers"]["content-type"] = "application/json"
+    return event if value is None else {**event, "body": json.dumps(value)}
+
+
+def test_handlers_serve_five_warm_invocations_as_lambda_calls_them(
+    deployed: Settings, cloud: Cloud, modules: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(modules), str(Path(__file__).parents[2])]))
+    starts = [http_event("POST", "/workflows/deployed", {"id": f"d-{n}", "input": bool(n % 2)}) for n in range(4)]
+    wrong = http_event("POST", "/workflows/deployed", {"id": ""})
+    lines = invoke(deployed, "api", [*starts, wrong])
+    answers = [line["answer"] for line in lines if "answer" in line]
+    assert [answer["statusCode"] for answer in answers] == [201, 201, 201, 201, 400]
+    batches = [{"Records": [record]} for record in cloud.wakes()]
+    lines = invoke(deployed, "worker", [*batches, {"Records": [{**recorded("sqs_record"), "body": "?"}]}])
+    answers = [line["answer"] for line in lines if "answer" in line]
+    assert [len(answer["batchItemFailures"]) for answer in answers] == [0, 0, 0, 0, 1]
+    runs = [line for line in lines if line.get("message") == "run ended"]
+    assert sorted((run["workflow_id"], run["state"]) for run in runs) == [
+        ("d-0", "completed"),
+        ("d-1", "failed"),
+        ("d-2", "completed"),
+        ("d-3", "failed"),
+    ]
+    swept = [line for line in invoke(deployed, "sweeper", [recorded("scheduled")] * 2) if "answer" in line]
+    assert [line["answer"]["overdue"] for line in swept] == [0, 0]
+    assert {"raised": "UnreadableEventError"} in invoke(deployed, "resume", [{}, recorded("eventbridge")])
+
+
+def test_a_cold_start_imports_nothing_that_it_does_not_need() -> None:
+    """Import time is the user's latency; how long it takes is measured by the benchmark."""
+
+    def imported(module: str) -> set[str]:
+        code = f"import sys, {module}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+        root = Path(__file__).parents[2]
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
+        return set(ran.stdout.split())
+
+    heavy = {"aws_lambda_powertools", "boto3", "pydantic", "fastapi", "opentelemetry", "examples", "infra", "moto"}
+    web = {"starlette", "mangum", "anyio"}
+    for module in ("worker", "sweeper", "resume"):
+        assert imported(f"handlers.{module}") & (heavy | web) == set()
+    assert imported("handlers.api") & heavy == set()
 
 
 # --- the log ------------------------------------------------------------------------------------------------------

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from adapters.dynamodb import log
 from adapters.dynamodb.store import Claimed, Held
 from engine import Context, workflow
+from engine.keys import entry_key, name_key
+from engine.limits import DEATHS_MAX
 from handlers.bootstrap import Wiring
 from handlers.turn import POSTPONED_MS
 from handlers.worker import WorkerFunction
@@ -184,13 +187,13 @@ def test_a_workflow_runs_waits_and_ends_over_three_invocations(
 
 def test_the_reply_of_a_message_is_the_same_for_every_sender_of_its_key(driven: Driven) -> None:
     driven.start("worker-message", "order-1")
-    send = {"path": "/workflows/order-1/messages/go", "value": 7, "headers": {"idempotency-key": "key-1"}}
-    first = driven.http.post(**send)
+    path, headers = "/workflows/order-1/messages/go", {"idempotency-key": "key-1"}
+    first = driven.http.post(path, 7, headers=headers)
     assert (first.status, first.value["duplicate"]) == (202, False)
     driven.drain()
     # The answer was lost, say, and the workflow has ended meanwhile.
     for _ in range(2):
-        again = driven.http.post(**send, query={"wait": "5"})
+        again = driven.http.post(path, 7, headers=headers, query={"wait": "5"})
         assert (again.status, again.value) == (
             200,
             {"message_id": "key-1", "duplicate": True, "reply": {"got": 7}},
@@ -493,6 +496,43 @@ def start_unknown(wiring: Wiring) -> None:
         await store.start(workflow_id="unknown", type="worker-of-tomorrow", input=b"\xf6")
 
     wiring.process.run(start())
+
+
+def test_a_history_that_cannot_be_read_is_set_aside_and_goes_on_when_mended(settings: Settings, cloud: Cloud) -> None:
+    wiring = Wiring(replace(settings, lease_ms=150))
+    try:
+        driven = Driven(wiring, cloud)
+        driven.start("worker-step", "order-1")
+        spoil(cloud, "order-1", bytes.fromhex("0100ff"))
+        for _ in range(DEATHS_MAX):
+            assert driven.work([wake("order-1")]) == ["message-0"]
+            wiring.process.run(asyncio.sleep(0.2))
+        assert driven.work([wake("order-1")]) == []
+        ending = driven.output("order-1")
+        assert (ending["state"], ending["error"]["name"]) == ("failed", "CorruptHistoryError")
+        assert driven.work([wake("order-1")]) == []
+        assert bodies == []
+        spoil(cloud, "order-1", None)
+        assert driven.http.post("/workflows/order-1/recover").status == 202
+        driven.drain()
+        assert driven.state("order-1") == "completed"
+    finally:
+        wiring.close()
+
+
+def spoil(cloud: Cloud, workflow_id: str, entry: bytes | None) -> None:
+    """Add a commit, the second, with a step's entry of these bytes; with None mend it."""
+    record = log.Record(puts=[(name_key(0), b"work")] + ([] if entry is None else [(entry_key((0,)), entry)]))
+    item = {"pk": {"S": workflow_id}, "sk": {"S": "LOG#000000000002"}, "b": {"B": log.encode(record)}}
+    cloud.client("dynamodb").put_item(TableName=cloud.table, Item=item)
+    if entry is not None:
+        cloud.client("dynamodb").update_item(
+            TableName=cloud.table,
+            Key={"pk": {"S": workflow_id}, "sk": {"S": "HEAD"}},
+            UpdateExpression="SET #seq = :two",
+            ExpressionAttributeNames={"#seq": "seq"},
+            ExpressionAttributeValues={":two": {"N": "2"}},
+        )
 
 
 def test_an_unreachable_store_fails_every_wake_of_the_batch(driven: Driven) -> None:
