@@ -16,9 +16,9 @@ MAY_IMPORT = {
     "adapters": {"adapters", "engine"},
     "handlers": {"handlers", "adapters", "engine"},
     "infra": {"infra", "adapters", "engine"},
-    "examples": {"examples", "engine"},
+    "examples": {"examples", "engine", "infra"},
 }
-"""For each room the rooms it may import."""
+"""For each room the rooms it may import. Examples are workflows, which know the engine only, and a demo that deploys."""
 
 ENGINE_ORDER = (
     ("errors", "limits", "location"),

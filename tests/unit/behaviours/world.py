@@ -202,7 +202,8 @@ class World:
 
     def replies(self) -> dict[str, Any]:
         """What was answered to completable messages, by their id."""
-        return {reply.message_id: cbor2.loads(reply.body) for commit in self.driver.commits for reply in commit.replies}
+        found = self.driver.message_driver.replies
+        return {message_id: cbor2.loads(body) for message_id, body in found.items() if body is not None}
 
     @property
     def alarm(self) -> int | None:
