@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "infra": {"infra", "adapters", "engine"},
     "examples": {"examples", "engine", "infra"},
 }
-"""For each room the rooms it may import. Examples are workflows, which know the engine only, and a demo that deploys."""
+"""For each room the rooms it may import. Examples are workflows, which know the engine, and a demo that deploys."""
 
 ENGINE_ORDER = (
     ("errors", "limits", "location"),
