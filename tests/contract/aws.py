@@ -127,13 +127,20 @@ class Place:
 
     async def items(self, workflow_id: str = "w") -> dict[str, dict[str, Any]]:
         """Every stored item of a workflow, by its sort key."""
-        answer = await self.client.query(
-            TableName=self.table,
-            KeyConditionExpression="pk = :pk",
-            ExpressionAttributeValues={":pk": {"S": workflow_id}},
-            ConsistentRead=True,
-        )
-        return {item["sk"]["S"]: item for item in answer["Items"]}
+        found: dict[str, dict[str, Any]] = {}
+        start: dict[str, Any] = {}
+        while True:
+            answer = await self.client.query(
+                TableName=self.table,
+                KeyConditionExpression="pk = :pk",
+                ExpressionAttributeValues={":pk": {"S": workflow_id}},
+                ConsistentRead=True,
+                **start,
+            )
+            found |= {item["sk"]["S"]: item for item in answer["Items"]}
+            if "LastEvaluatedKey" not in answer:
+                return found
+            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
 
     async def due(self, ahead_ms: int = 0) -> set[str]:
         """The ids of workflows that are due by then."""

@@ -250,7 +250,7 @@ async def test_a_message_with_an_id_is_not_doubled_where_it_was_consumed_meanwhi
 @pytest.mark.parametrize("plan", [[("after", LOST)], [LOST]], ids=["answer", "request"])
 async def test_a_message_without_an_id_is_never_put_twice(place: Place, plan: list[Any]) -> None:
     await place.store.start(workflow_id="w", type="order", input=b"")
-    place.client.plan["put_item"] = plan
+    place.client.plan["put_item"] = [*plan]
     was_applied = isinstance(plan[0], tuple)
     if was_applied:
         await place.store.send("w", name="go", body=b"\x01")
