@@ -7,6 +7,7 @@ prefix of the other's.
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
 from engine.errors import CorruptHistoryError
@@ -36,6 +37,8 @@ def _pack_integer(number: int) -> bytes:
 # Nearly every name index and iteration is this small, and packing them is on the path of every operation.
 _SMALL = tuple(_pack_integer(number) for number in range(1024))
 _SMALL_COUNT = len(_SMALL)
+_TWO_BYTES = struct.Struct(">BH")
+_TWO_BYTES_MAX = 0xFFFF
 
 
 def _pack_element(element: Element) -> bytes:
@@ -82,6 +85,8 @@ def child_key(scope_key: bytes, name_index: int) -> bytes:
     """The key of the entry ``name_index`` directly inside the scope at ``scope_key`` (of the root: HISTORY_PREFIX)."""
     if 0 <= name_index < _SMALL_COUNT:
         return scope_key + _SMALL[name_index]
+    if _SMALL_COUNT <= name_index <= _TWO_BYTES_MAX:
+        return scope_key + _TWO_BYTES.pack(_ZERO + 2, name_index)
     return scope_key + _pack_integer(name_index)
 
 

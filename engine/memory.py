@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import itertools
-from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,6 +12,7 @@ import msgspec
 from engine.clock import SystemClock
 from engine.commit import Alarm, Commit
 from engine.errors import CommitInFlightError, InboxMovedError
+from engine.sorted_pairs import SortedPairs, after
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -183,8 +183,7 @@ class MemoryDriver:
         self.alarms: dict[str, int] = {}
         self.commits: list[Commit] = []
         self.message_driver = MemoryInbox(self)
-        self._pairs: dict[bytes, bytes] = {}
-        self._keys: list[bytes] = []
+        self._pairs = SortedPairs()
         self._is_committing = False
 
     @classmethod
@@ -192,12 +191,12 @@ class MemoryDriver:
         """A driver that holds ``pairs`` of hex key and hex value, as ``dump`` gave them."""
         driver = cls(**options)
         for key, value in pairs:
-            driver._put(bytes.fromhex(key), bytes.fromhex(value))
+            driver._pairs.put(bytes.fromhex(key), bytes.fromhex(value))
         return driver
 
     def dump(self) -> list[tuple[str, str]]:
         """Every pair as hex key and hex value, sorted by key."""
-        return [(key.hex(), self._pairs[key].hex()) for key in self._keys]
+        return [(key.hex(), value.hex()) for key, value in self._pairs.between(b"", None)]
 
     @property
     def messages(self) -> list[Message]:
@@ -210,59 +209,37 @@ class MemoryDriver:
 
     # --- pairs ------------------------------------------------------------------------------------------------------
 
-    def _put(self, key: bytes, value: bytes) -> None:
-        if key not in self._pairs:
-            if not self._keys or key > self._keys[-1]:
-                self._keys.append(key)
-            else:
-                self._keys.insert(bisect_left(self._keys, key), key)
-        self._pairs[key] = value
-
-    def _drop(self, key: bytes) -> None:
-        if self._pairs.pop(key, None) is not None:
-            del self._keys[bisect_left(self._keys, key)]
-
-    def _drop_range(self, start: bytes, end: bytes | None) -> None:
-        low = bisect_left(self._keys, start)
-        high = len(self._keys) if end is None else bisect_left(self._keys, end)
-        for key in self._keys[low:high]:
-            del self._pairs[key]
-        del self._keys[low:high]
-
     async def get(self, key: bytes) -> bytes | None:
         """The value of ``key``, or None."""
         async with self.call("get"):
-            return self._pairs.get(key)
+            return self._pairs.values.get(key)
 
     async def set(self, key: bytes, value: bytes) -> None:
         """Store one pair."""
         async with self.call("set"):
-            self._put(key, value)
+            self._pairs.put(key, value)
 
     async def delete(self, key: bytes) -> None:
         """Remove one key."""
         async with self.call("delete"):
-            self._drop(key)
+            self._pairs.drop(key)
 
     async def delete_prefix(self, prefix: bytes) -> None:
         """Remove every key that starts with ``prefix``."""
         async with self.call("delete_prefix"):
-            self._drop_range(prefix, _after(prefix))
+            self._pairs.drop_between(prefix, after(prefix))
 
     async def delete_range(self, start: bytes, end: bytes) -> None:
         """Remove every key with ``start <= key < end``."""
         async with self.call("delete_range"):
-            self._drop_range(start, end)
+            self._pairs.drop_between(start, end)
 
     async def list(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         """Every pair whose key starts with ``prefix``, sorted by key bytes."""
         async with self.call("list"):
             if self.started_at is None:
                 self.started_at = self.clock.now()
-            end = _after(prefix)
-            low = bisect_left(self._keys, prefix)
-            high = len(self._keys) if end is None else bisect_left(self._keys, end)
-            return [(key, self._pairs[key]) for key in self._keys[low:high]]
+            return self._pairs.between(prefix, after(prefix))
 
     async def batch(self, writes: Sequence[tuple[bytes, bytes]]) -> None:
         """Store several pairs."""
@@ -270,13 +247,13 @@ class MemoryDriver:
             self.commits.append(Commit(puts=[*writes]))
             self.deaths = 0
             for key, value in writes:
-                self._put(key, value)
+                self._pairs.put(key, value)
 
     async def batch_delete(self, keys: Sequence[bytes]) -> None:
         """Remove several keys."""
         async with self.call("batch_delete"):
             for key in keys:
-                self._drop(key)
+                self._pairs.drop(key)
 
     # --- commit -----------------------------------------------------------------------------------------------------
 
@@ -303,13 +280,13 @@ class MemoryDriver:
         if commit.yields and self.message_driver.has_moved:
             raise InboxMovedError("a message came since the inbox was read")
         for start, end in commit.ranges:
-            self._drop_range(start, end)
+            self._pairs.drop_between(start, end)
         for prefix in commit.prefixes:
-            self._drop_range(prefix, _after(prefix))
+            self._pairs.drop_between(prefix, after(prefix))
         for key in commit.deletes:
-            self._drop(key)
+            self._pairs.drop(key)
         for key, value in commit.puts:
-            self._put(key, value)
+            self._pairs.put(key, value)
         self._move_messages(commit)
         if _writes(commit):
             if self.started_at is None:
@@ -351,12 +328,6 @@ class MemoryDriver:
     async def wait_for_messages(self, names: Sequence[str], abort_signal: AbortSignal) -> None:
         """Return when a message of ``names`` was accepted since the last refresh, or ``abort_signal`` is set."""
         await self.message_driver.wait(names, abort_signal)
-
-
-def _after(prefix: bytes) -> bytes | None:
-    """The first key behind every key that starts with ``prefix``; None where there is no such key."""
-    stripped = prefix.rstrip(b"\xff")
-    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
 
 
 def _writes(commit: Commit) -> bool:

@@ -32,7 +32,7 @@ ENGINE_ORDER = (
     ("ops.step", "ops.sleep", "ops.queue", "ops.loop", "ops.join", "ops.race", "ops.version", "ops.recovery"),
     ("queue_context", "context"),
     ("registry", "result", "revival", "live", "run", "handle", "inspect"),
-    ("virtual_clock", "memory", "testing"),
+    ("virtual_clock", "sorted_pairs", "memory", "testing"),
 )
 """The engine's modules from the bottom up. A module may import those of earlier lines and, on its own line, those to
 its left; the exceptions are below."""
