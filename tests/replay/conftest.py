@@ -1,0 +1,19 @@
+"""How many examples the replay proof runs: ``--proof-examples N``; their seeds count from ``--proof-first``."""
+
+from __future__ import annotations
+
+import pytest
+
+EXAMPLES = 12
+"""Few enough that the whole suite stays quick; a nightly run asks for thousands."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--proof-examples", type=int, default=EXAMPLES, help="programs that the replay proof runs")
+    parser.addoption("--proof-first", type=int, default=0, help="the seed of the first program")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "proof_seed" in metafunc.fixturenames:
+        first = metafunc.config.getoption("--proof-first")
+        metafunc.parametrize("proof_seed", range(first, first + metafunc.config.getoption("--proof-examples")))

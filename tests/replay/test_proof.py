@@ -1,0 +1,91 @@
+"""The replay proof: whatever happens to a workflow on its way, it ends as if nothing had happened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.replay.lives import Life
+from tests.replay.programs import generate, message_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SEEDS_PER_EXAMPLE = 3
+CRASHES_MAX = 40
+
+
+def check_same(straight: Life, other: Life, what: str) -> None:
+    program = straight.program
+    assert other.outcome == straight.outcome, what
+    assert other.world.unequal == [], what
+    history, expected = other.history(), straight.history()
+    if straight.outcome[0] == "completed":
+        assert history == expected, what
+    for name in program.messages:
+        if is_certain(straight, name):
+            assert other.inbox()[name] == straight.inbox()[name], (what, name)
+    assert other.world.undone.keys() == straight.world.undone.keys(), what
+
+
+def check_counts(straight: Life, other: Life, what: str, *, extra: int = 0) -> None:
+    for path, count in straight.world.runs.items():
+        if is_certain(straight, path):
+            # A death is charged to a step that was about to start, so one that always fails may run once less.
+            assert max(1, count - extra) <= other.world.runs[path] <= count + extra, (what, path)
+    for path, times in other.world.undone.items():
+        assert 1 <= times <= straight.world.undone[path] + extra, (what, path)
+
+
+def is_certain(life: Life, path: str) -> bool:
+    """Whether the step at ``path`` lies in no losing branch, where how far it gets is a matter of time."""
+    place = message_name(path)
+    return not any(place.startswith(prefix) for prefix in life.losing)
+
+
+async def test_a_life_without_accidents_repeats_nothing(proof_seed: int) -> None:
+    program = generate(proof_seed)
+    straight = await Life(program).live()
+    assert straight.world.unequal == []
+    again = await Life(program).live()
+    check_same(straight, again, f"seed {proof_seed}")
+    check_counts(straight, again, f"seed {proof_seed}")
+
+
+@pytest.mark.parametrize("atomic", [True, False])
+async def test_crashes_change_nothing(proof_seed: int, *, atomic: bool) -> None:
+    program = generate(proof_seed)
+    straight = await Life(program, atomic=atomic).live()
+    for number in _spread(straight.writes):
+        for phase in ("before", "after"):
+            what = f"seed {proof_seed}, crash {phase} write {number}, atomic {atomic}"
+            life = await Life(program, atomic=atomic, crash=(number, phase)).live()
+            check_same(straight, life, what)
+            check_counts(straight, life, what, extra=life.crashes)
+
+
+@pytest.mark.parametrize("atomic", [True, False])
+async def test_evictions_after_every_commit_change_nothing(proof_seed: int, *, atomic: bool) -> None:
+    program = generate(proof_seed)
+    straight = await Life(program, atomic=atomic).live()
+    life = await Life(program, atomic=atomic, evicts=True).live()
+    what = f"seed {proof_seed}, evicted, atomic {atomic}"
+    check_same(straight, life, what)
+    check_counts(straight, life, what)
+
+
+@pytest.mark.parametrize("mode", ["yield", "live"])
+async def test_delays_change_nothing(proof_seed: int, mode: str) -> None:
+    program = generate(proof_seed)
+    straight = await Life(program).live()
+    for delays in range(SEEDS_PER_EXAMPLE):
+        what = f"seed {proof_seed}, delays {delays}, {mode}"
+        life = await Life(program, mode=mode, delays=delays).live()
+        check_same(straight, life, what)
+        check_counts(straight, life, what)
+
+
+def _spread(count: int) -> Iterator[int]:
+    step = max(1, -(-count // CRASHES_MAX))
+    yield from range(1, count + 1, step)
