@@ -1,0 +1,237 @@
+"""The documents tell the truth: their Python runs, their commands parse, their tables say what the code says.
+
+A block runs in the namespace of its page, one after the other, at a prompt that can await (as ``python -m asyncio``).
+``<!-- fragment -->`` on the line before a block says that it is only compiled. Names and links in prose are the
+business of ``tests.tidy.prose``.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import shlex
+import sys
+import types
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import engine
+from adapters.dynamodb import limits as dynamodb_limits
+from engine import errors
+from engine import limits as engine_limits
+from engine.context import Context
+from engine.queue_context import Queue
+from engine.registry import REGISTRY
+from handlers import calls, problems
+from handlers.routes import ROUTES
+from infra import cli
+from tests.tidy.layers import ENGINE_ORDER
+from tests.tidy.sources import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PAGES = ("README.md", "CHANGELOG.md", *sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/**/*.md")))
+FRAGMENT = "<!-- fragment -->"
+COMMANDS = ("console", "sh")
+OTHERS = frozenset({"cd", "curl", "mkdir", "aws", "export", "."})
+"""First words of commands that are not ours to check."""
+
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A fenced block: its language, its text, the line it begins on, and whether it is marked as a fragment."""
+
+    language: str
+    text: str
+    line: int
+    is_fragment: bool
+
+    @classmethod
+    def all_of(cls, page: str) -> list[Block]:
+        text = (ROOT / page).read_text("utf-8")
+        return [
+            cls(
+                language=found.group(1),
+                text=found.group(2),
+                line=text.count("\n", 0, found.start()) + 1,
+                is_fragment=text[: found.start()].rstrip().endswith(FRAGMENT),
+            )
+            for found in _BLOCK.finditer(text)
+        ]
+
+    def code(self, page: str) -> types.CodeType:
+        padding = "\n" * self.line
+        code: types.CodeType = compile(padding + self.text, page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        return code
+
+
+def read(page: str) -> str:
+    return (ROOT / page).read_text("utf-8")
+
+
+@pytest.fixture
+def namespace(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
+    """A page's module: importable under its name, as types are looked up; what it registers is forgotten after it."""
+    registered = dict(REGISTRY._workflows)
+    REGISTRY._workflows.clear()
+    module = types.ModuleType("page_" + re.sub(r"\W", "_", request.node.name))
+    sys.modules[module.__name__] = module
+    yield module.__dict__
+    del sys.modules[module.__name__]
+    REGISTRY._workflows.clear()
+    REGISTRY._workflows.update(registered)
+
+
+# --- blocks -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", PAGES)
+async def test_python_blocks_run(page: str, namespace: dict[str, Any]) -> None:
+    for block in Block.all_of(page):
+        if block.language == "python":
+            code = block.code(page)
+            if not block.is_fragment:
+                answer = types.FunctionType(code, namespace)()
+                if answer is not None:
+                    await answer
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_blocks_say_what_they_are(page: str) -> None:
+    languages = {block.language for block in Block.all_of(page)}
+    assert languages <= {"python", "text", "json", "yaml", *COMMANDS}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_exist(page: str) -> None:
+    for block in Block.all_of(page):
+        for command in commands_of(block):
+            check_command(command)
+
+
+def commands_of(block: Block) -> list[str]:
+    if block.language not in COMMANDS:
+        return []
+    lines = block.text.replace("\\\n", " ").splitlines()
+    if block.language == "console":
+        lines = [line[2:] for line in lines if line.startswith("$ ")]
+    return [line for line in lines if line.strip() and not line.startswith("#")]
+
+
+def check_command(command: str) -> None:
+    words = shlex.split(command, comments=True)
+    match words[0].removeprefix(".venv/bin/"):
+        case "make":
+            verbs = [word for word in words[1:] if "=" not in word]
+            assert verbs, command
+            assert set(verbs) <= set(makefile_verbs()), command
+        case "torpor":
+            cli.parser().parse_args(words[1:])
+        case "python" | "pytest":
+            check_python(words)
+        case other:
+            assert other in OTHERS, f"{command!r}: neither ours nor named in OTHERS"
+
+
+def check_python(words: list[str]) -> None:
+    if "-m" in words:
+        assert importlib.util.find_spec(words[words.index("-m") + 1]) is not None, words
+    for word in words[1:]:
+        if word.startswith("tests/"):
+            assert (ROOT / word.split("::")[0]).exists(), word
+
+
+def makefile_verbs() -> list[str]:
+    return re.findall(r"^([a-z]+):.*## ", read("Makefile"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", ["make dinner", "torpor start", "torpor dance", "python -m nothing.there", "npm x"])
+def test_a_command_that_does_not_exist_is_found(command: str) -> None:
+    with pytest.raises((AssertionError, SystemExit, ModuleNotFoundError)):
+        check_command(command)
+
+
+# --- what must be there -------------------------------------------------------------------------------------------
+
+
+def test_every_operation_has_an_example_that_runs() -> None:
+    code = "\n".join(
+        block.text
+        for page in PAGES
+        if page.startswith("docs/guide/")
+        for block in Block.all_of(page)
+        if block.language == "python" and not block.is_fragment
+    )
+    operations = [f"ctx.{name}" for name in public(Context)] + [f"ctx.queue.{name}" for name in public(Queue)]
+    missing = [name for name in operations if name not in code]
+    assert not missing
+
+
+def public(owner: type) -> list[str]:
+    return [name for name in vars(owner) if not name.startswith("_")]
+
+
+def test_every_name_of_the_engine_is_told_of() -> None:
+    text = "\n".join(read(page) for page in PAGES if page.startswith("docs/"))
+    missing = [name for name in engine.__all__ if not re.search(rf"\b{name}\b", text)]
+    assert not missing
+
+
+def test_the_readme_lists_every_verb() -> None:
+    listed = re.findall(r"^\| `make ([a-z]+)", read("README.md"), re.MULTILINE)
+    assert sorted(listed) == sorted(makefile_verbs())
+
+
+def test_the_error_tree_is_the_one_of_the_code() -> None:
+    assert errors.__doc__ is not None
+    tree = errors.__doc__.partition("::\n")[2]
+    drawn = [line.strip() for line in tree.splitlines() if line.strip()]
+    [shown] = [block.text for block in Block.all_of("docs/guide/errors.md") if block.language == "text"]
+    assert [line.strip() for line in shown.splitlines() if line.strip()] == drawn
+
+
+def test_the_order_of_the_engine_is_the_one_that_is_held() -> None:
+    blocks = [block.text for block in Block.all_of("docs/ARCHITECTURE.md") if "errors  limits  location" in block.text]
+    assert [tuple(line.split()) for line in blocks[0].splitlines()] == list(ENGINE_ORDER)
+
+
+@pytest.mark.parametrize("module", [engine_limits, dynamodb_limits, calls], ids=lambda module: module.__name__)
+def test_the_limits_are_those_of_the_code(module: types.ModuleType) -> None:
+    page = read("docs/guide/limits.md")
+    rows = re.findall(rf"^\| (.+) \| (.+) \| `{re.escape(module.__name__)}\.(\w+)` \|$", page, re.MULTILINE)
+    assert rows
+    for what, told, name in rows:
+        value = getattr(module, name)
+        assert told.split(" ")[0].replace(",", "") == f"{value:.12g}", f"{what}: {name} is {value}"
+
+
+def test_the_addresses_are_those_that_are_served() -> None:
+    page = read("docs/guide/operating.md")
+    told = re.findall(r"^\| `([A-Z]+) (/workflows\S*)`", page, re.MULTILINE)
+    served = [(route.method, route.path.replace("id_or_type", "type" if route.method == "POST" else "id"))
+              for route in ROUTES]
+    assert sorted(told) == sorted(served)
+
+
+def test_every_command_and_every_problem_is_told_of() -> None:
+    page = read("docs/guide/operating.md")
+    [subparsers] = [action for action in cli.parser()._actions if action.dest == "command"]
+    assert subparsers.choices is not None
+    commands = [f"`torpor {name}" for name in subparsers.choices]
+    kinds = [f"`{kind.name}`" for kind in vars(problems).values() if isinstance(kind, problems.Kind)]
+    assert [name for name in [*commands, *kinds] if name not in page] == []
+
+
+def test_a_block_that_fails_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("text\n\n```python\nassert 1 == 2\n```\n", "utf-8")
+    [block] = Block.all_of(str(page))
+    with pytest.raises(AssertionError):
+        types.FunctionType(block.code("page.md"), {})()
