@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from adapters.dynamodb import log
-from adapters.dynamodb.expressions import Condition, binary, number
-from adapters.dynamodb.items import HEAD, head_change, key, snapshot_key
+from adapters.dynamodb.expressions import Change, Condition, binary, number
+from adapters.dynamodb.items import HEAD, key, snapshot_key
 from engine.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ async def compact(table: Table, head: Head, fold: log.Fold, keys: Keys) -> Head:
 
     Raises:
         ConditionFailedError: somebody else holds the lease.
-        StoreUnavailableError: the log stays as it was.
+        StoreUnavailableError: the log stays as it was, or HEAD points at the snapshot nevertheless, which is as good.
     """
     data = log.encode(log.Record(puts=fold.under(b"")))
     parts = log.cut(data)
@@ -48,9 +48,14 @@ async def compact(table: Table, head: Head, fold: log.Fold, keys: Keys) -> Head:
     # As of one seq the pairs are what they are: a fenced holder that writes this snapshot too writes the same bytes.
     items = [{**key(head.workflow_id, name), "b": binary(part)} for name, part in zip(names, parts, strict=True)]
     await table.batch_write(items, [])
-    after = replace(head, snapshot_seq=head.seq, snapshot_parts=len(parts))
-    mine = Condition("#epoch = :epoch", {":epoch": number(head.epoch)})
-    await table.update(key(head.workflow_id, HEAD), head_change(head, after), mine)
+    # The second half keeps a try that was lost on its way, and arrives after a later folding, from undoing that one.
+    mine = Condition(
+        "#epoch = :epoch AND (attribute_not_exists(#snapshot_seq) OR #snapshot_seq <= :seq)",
+        {":epoch": number(head.epoch), ":seq": number(head.seq)},
+    )
+    # Both in full, not as a difference: a pointer whose answer was lost may be stored, and ``head`` not know of it.
+    sets = {"snapshot_seq": number(head.seq), "snapshot_parts": number(len(parts))}
+    await table.update(key(head.workflow_id, HEAD), Change(sets=sets), mine)
     fold.compacted(len(data))
     keys.stale = [name for name in (*keys.live, *keys.stale) if name not in names]
     keys.live = names
@@ -58,4 +63,4 @@ async def compact(table: Table, head: Head, fold: log.Fold, keys: Keys) -> Head:
     with suppress(StoreUnavailableError):
         await table.batch_write([], [key(head.workflow_id, name) for name in keys.stale])
         keys.stale = []
-    return after
+    return replace(head, snapshot_seq=head.seq, snapshot_parts=len(parts))

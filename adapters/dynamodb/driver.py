@@ -302,6 +302,9 @@ class DynamoDriver:
             self._hold.head = await compact(self._table, self._hold.head, self._fold, self._keys)
         except ConditionFailedError:
             self._hold.fenced()
+        except StoreUnavailableError:
+            # The commit is what matters; whether the store is there at all, it will find out by itself.
+            self._fold.postpone_compaction()
 
     # --- lease --------------------------------------------------------------------------------------------------
 

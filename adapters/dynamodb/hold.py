@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from adapters.alarms import schedule_ms
-from adapters.dynamodb.errors import ConditionFailedError, TransactionRefusedError
-from adapters.dynamodb.expressions import Condition, number, update_action
+from adapters.dynamodb.errors import AnswerLostError, ConditionFailedError, TransactionRefusedError
+from adapters.dynamodb.expressions import Condition, update_action
 from adapters.dynamodb.items import HEAD, decode_head, head_change, key
 from adapters.dynamodb.limits import SCHEDULE_SKEW_MS
 from adapters.dynamodb.plan import Turn, inbox_action, is_mine
@@ -117,9 +117,15 @@ class Hold:
 
     async def _change(self, after: Head) -> None:
         change = head_change(self.head, after)
-        mine = Condition("#epoch = :epoch", {":epoch": number(self.head.epoch)})
+        fence = is_mine(self.head)
+        # A try that was lost on its way must not arrive after a later commit or release of this holder.
+        mine = Condition(f"{fence.expression} AND attribute_exists(#owner)", fence.values)
         try:
             await self._table.update(key(after.workflow_id, HEAD), change, mine)
+        except AnswerLostError:
+            # Whatever is stored, the next write then says both in full; 1 is in the past, and no lease ends there.
+            self.head = replace(self.head, lease_until=1, due_at=1)
+            raise
         except ConditionFailedError as failed:
             # Giving up a lease that a first try, its answer lost, gave up, and that somebody took since: no failure.
             if failed.is_ambiguous and after.owner is None:

@@ -178,7 +178,6 @@ async def _load_driver(connection: Connection, lease: Lease, head: Head) -> Dyna
     inbox = Inbox(Account(done=head.inbox_done, gap_n=head.gap_n, gap_at=head.gap_at))
     inbox.look(
         last_ticket=partition.last_ticket,
-        exists=partition.inbox_exists,
         is_due=partition.inbox_is_due,
         messages=partition.messages,
         now=connection.clock.now(),

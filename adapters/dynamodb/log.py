@@ -88,7 +88,7 @@ class Fold:
         live_bytes: bytes of the pairs that are left.
     """
 
-    __slots__ = ("_keys", "_pairs", "live_bytes", "stored_bytes")
+    __slots__ = ("_dead_bytes_min", "_keys", "_pairs", "live_bytes", "stored_bytes")
 
     def __init__(self) -> None:
         self._pairs: dict[bytes, bytes] = {}
@@ -96,6 +96,7 @@ class Fold:
         self._keys: list[bytes] = []
         self.stored_bytes = 0
         self.live_bytes = 0
+        self._dead_bytes_min = 0
 
     def __len__(self) -> int:
         return len(self._pairs)
@@ -123,11 +124,16 @@ class Fold:
     def is_worth_compacting(self) -> bool:
         """Whether dead bytes outweigh live ones, and are worth the writes."""
         dead_bytes = self.stored_bytes - self.live_bytes
-        return dead_bytes > max(self.live_bytes, COMPACT_DEAD_BYTES_MIN)
+        return dead_bytes > max(self.live_bytes, COMPACT_DEAD_BYTES_MIN, self._dead_bytes_min)
+
+    def postpone_compaction(self) -> None:
+        """Compacting failed: not again before as much more is dead as makes it worth the writes."""
+        self._dead_bytes_min = self.stored_bytes - self.live_bytes + COMPACT_DEAD_BYTES_MIN
 
     def compacted(self, stored_bytes: int) -> None:
         """The log was replaced by a snapshot of ``stored_bytes``."""
         self.stored_bytes = stored_bytes
+        self._dead_bytes_min = 0
 
     def _under(self, prefix: bytes) -> list[bytes]:
         start = bisect_left(self._keys, prefix)

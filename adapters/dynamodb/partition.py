@@ -52,16 +52,15 @@ class Partition:
 
     Attributes:
         head: the HEAD item as read, or None.
-        last_ticket: INBOX's counter; ``inbox_exists`` and ``inbox_is_due`` say how the item was found.
+        last_ticket: INBOX's counter; ``inbox_is_due`` says whether INBOX is in the index ``due``.
         messages: the inbox, in the order of tickets.
     """
 
-    __slots__ = ("_logs", "_snapshots", "head", "inbox_exists", "inbox_is_due", "last_ticket", "messages")
+    __slots__ = ("_logs", "_snapshots", "head", "inbox_is_due", "last_ticket", "messages")
 
     def __init__(self) -> None:
         self.head: Head | None = None
         self.last_ticket = 0
-        self.inbox_exists = False
         self.inbox_is_due = False
         self.messages: list[Message] = []
         # Sort key -> payload.
@@ -75,7 +74,6 @@ class Partition:
             self.head = decode_head(item)
         elif sort_key == INBOX:
             self.last_ticket = integer(item, "n")
-            self.inbox_exists = True
             self.inbox_is_due = DUE_AT in item
         elif sort_key.startswith(LOG_PREFIX):
             self._logs[sort_key] = bytes(item["b"]["B"])

@@ -28,7 +28,6 @@ async def look_at_inbox(table: Table, inbox: Inbox, workflow_id: str, now: int) 
     messages = [decode_message(found) async for found in table.query(messages_query_of(workflow_id))]
     inbox.look(
         last_ticket=integer(item, "n"),
-        exists=bool(item),
         is_due=DUE_AT in item,
         messages=messages,
         now=now,

@@ -53,32 +53,32 @@ def settle(account: Account, last_ticket: int, seen: Iterable[int], now: int) ->
 
 
 class Inbox:
-    """One workflow's inbox as of the last look at it.
+    """One workflow's inbox as of the last look at it, and what its holder has done to it since.
 
     Attributes:
         last_ticket: the last ticket given then; a yield is conditioned on it.
-        exists: whether the INBOX item was there.
         is_due: whether it was in the index ``due``.
         account: how far tickets are accounted for, judged by that look.
     """
 
-    __slots__ = ("_by_ticket", "_gone", "account", "exists", "is_due", "last_ticket")
+    __slots__ = ("_by_ticket", "_gone", "_kept", "account", "is_due", "last_ticket")
 
     def __init__(self, account: Account) -> None:
         self.account = account
         self.last_ticket = 0
-        self.exists = False
         self.is_due = False
         self._by_ticket: dict[int, Message] = {}
-        # Tickets whose messages this holder has consumed: gone, but not outstanding.
+        # A look may have begun before a commit of this holder and end after it. Nobody else takes messages out, so what
+        # this holder consumed is gone and what it put in is there, whatever the look has seen.
         self._gone: set[int] = set()
+        self._kept: dict[int, Message] = {}
 
-    def look(self, *, last_ticket: int, exists: bool, is_due: bool, messages: Sequence[Message], now: int) -> None:
+    def look(self, *, last_ticket: int, is_due: bool, messages: Sequence[Message], now: int) -> None:
         """Take in a look at the stored inbox; the INBOX item has to be read before the messages."""
         self.last_ticket = last_ticket
-        self.exists = exists
         self.is_due = is_due
-        self._by_ticket = {message.ticket: message for message in messages}
+        found = {message.ticket: message for message in messages if message.ticket not in self._gone}
+        self._by_ticket = found | self._kept
         self.account = settle(self.account, last_ticket, self._by_ticket.keys() | self._gone, now)
 
     def receive(self, names: Sequence[str], count: int) -> list[Message]:
@@ -111,16 +111,19 @@ class Inbox:
         """Take in what a commit of this holder has written."""
         for ticket in removed:
             self._by_ticket.pop(ticket, None)
+            self._kept.pop(ticket, None)
             self._gone.add(ticket)
         for message in added:
-            self._by_ticket[message.ticket] = message
             self._gone.discard(message.ticket)
+            # One behind tickets that have not been looked at yet has to wait for that look, to keep its place.
+            if message.ticket <= self.last_ticket:
+                self._by_ticket[message.ticket] = message
+                self._kept[message.ticket] = message
 
     def took_ticket(self, ticket: int) -> None:
         """This holder took a ticket for itself. Where others came in between, a yield has to look at them first."""
+        self._gone.add(ticket)
         if ticket == self.last_ticket + 1:
             self.last_ticket = ticket
-            self.exists = True
             self.is_due = True
-            self._gone.add(ticket)
             self.account = settle(self.account, ticket, self._by_ticket.keys() | self._gone, self.account.gap_at)

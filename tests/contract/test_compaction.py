@@ -117,6 +117,46 @@ async def test_deletions_that_keep_failing_do_not_stop_the_workflow(moto_place: 
     assert await driver.get(b"k") == b"v"
 
 
+async def test_a_folding_that_fails_is_put_off_and_the_commit_goes_on(moto_place: Place) -> None:
+    place = moto_place
+    driver = await place.started()
+    expected = await churn(driver, 3)
+    place.client.plan["batch_write_item"] = [Answer("ThrottlingException")] * ATTEMPTS_MAX
+    place.client.calls.clear()
+    await driver.commit(Commit(puts=[(b"k", b"v")]))
+    await driver.commit(Commit(puts=[(b"k", b"w")]))
+    assert len(place.client.sent("batch_write_item")) == ATTEMPTS_MAX
+    assert await stored(place) == expected | {b"k": b"w"}
+    expected |= await churn(driver, 8)
+    assert len(names(await place.items(), "SNAP#")) == 1
+    assert await stored(place) == expected | {b"k": b"w"}
+
+
+async def test_a_lost_pointer_to_a_snapshot_does_no_harm(moto_place: Place) -> None:
+    place = moto_place
+    driver = await place.started()
+    expected = await churn(driver, 3)
+    place.client.plan["update_item"] = [("after", ConnectionResetError("lost"))] * ATTEMPTS_MAX
+    await driver.commit(Commit(puts=[(b"k", b"v")]))
+    place.client.plan.clear()
+    expected |= {b"k": b"v"}
+    assert await stored(place) == expected
+    # The snapshot that was pointed at has another number of parts than the next one.
+    await driver.commit(Commit(puts=[(b"wide", bytes(400_000))]))
+    await driver.commit(Commit(deletes=[b"wide"]))
+    place.client.plan["update_item"] = [("after", ConnectionResetError("lost"))] * ATTEMPTS_MAX
+    await driver.commit(Commit(puts=[(b"wide", bytes(400_000))]))
+    await driver.commit(Commit(deletes=[b"wide"]))
+    place.client.plan.clear()
+    expected |= await churn(driver, 9)
+    assert await stored(place) == expected
+    place.clock.shift_ms += 120_000
+    again = await place.claimed()
+    expected |= await churn(again, 9)
+    assert await stored(place) == expected
+    assert len(names(await place.items(), "SNAP#")) == 1
+
+
 async def test_a_snapshot_with_a_part_missing_is_named(moto_place: Place) -> None:
     place = moto_place
     driver = await place.started()

@@ -172,6 +172,35 @@ async def test_a_heartbeat_beside_a_commit_waits_its_turn(place: Place) -> None:
     assert driver.lease_until > place.clock.now() + 90_000
 
 
+@pytest.mark.parametrize("plan", [[LOST] * ATTEMPTS_MAX, [("after", LOST)] + [LOST] * ATTEMPTS_MAX])
+async def test_after_a_lost_heartbeat_the_lease_is_what_the_next_write_says(place: Place, plan: list[Any]) -> None:
+    driver = await place.started()
+    place.clock.shift_ms += 20_000
+    place.client.plan["update_item"] = [*plan]
+    with pytest.raises(StoreUnavailableError):
+        await driver.renew()
+    place.client.plan.clear()
+    await driver.commit(Commit(puts=[(b"k", b"v")]))
+    item = (await place.items())["HEAD"]
+    assert item["lease_until"] == item["due_at"] == {"N": str(driver.lease_until)}
+    assert isinstance(await place.another("two").claim("w"), Held)
+    await driver.commit(Commit(yields=True, names=("go",)))
+    assert await place.due(ahead_ms=10**9) == set()
+
+
+async def test_a_heartbeat_that_arrives_after_a_yield_changes_nothing(moto_place: Place) -> None:
+    place = moto_place
+    driver = await place.started()
+    place.clock.shift_ms += 20_000
+    await driver.renew()
+    [late] = place.client.sent("update_item")[-1:]
+    await driver.commit(Commit(alarm=Alarm(place.clock.now() + 5000), yields=True))
+    before = await place.items()
+    with pytest.raises(Exception, match="ConditionalCheckFailed"):
+        await place.client.update_item(**late)
+    assert await place.items() == before
+
+
 # --- claims -------------------------------------------------------------------------------------------------------
 
 

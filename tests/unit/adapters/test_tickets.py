@@ -15,7 +15,7 @@ def message(ticket: int, name: str = "go", size: int = 1, message_id: str | None
 def inbox(*messages: Message, last_ticket: int | None = None) -> Inbox:
     made = Inbox(Account())
     last = max((found.ticket for found in messages), default=0) if last_ticket is None else last_ticket
-    made.look(last_ticket=last, exists=True, is_due=True, messages=messages, now=0)
+    made.look(last_ticket=last, is_due=True, messages=messages, now=0)
     return made
 
 
@@ -71,7 +71,7 @@ def test_no_ticket_is_given_up_within_a_minute_of_its_first_miss(looks: list[tup
 def test_what_was_consumed_in_this_run_is_not_missed() -> None:
     made = inbox(message(1), message(2), message(3))
     made.apply(removed=[2], added=[])
-    made.look(last_ticket=3, exists=True, is_due=True, messages=[message(1), message(3)], now=1)
+    made.look(last_ticket=3, is_due=True, messages=[message(1), message(3)], now=1)
     assert not made.account.is_outstanding
 
 
@@ -107,3 +107,27 @@ def test_a_ticket_of_ones_own_moves_the_inbox_only_for_others() -> None:
     assert made.last_ticket == 2
     made.took_ticket(4)
     assert made.last_ticket == 2
+
+
+def test_an_own_message_behind_unseen_ones_waits_for_the_next_look() -> None:
+    made = inbox(message(1))
+    made.took_ticket(3)
+    made.apply(removed=[], added=[message(3)])
+    assert [found.ticket for found in made.receive((), 9)] == [1]
+    made.look(last_ticket=3, is_due=True, messages=[message(1), message(2), message(3)], now=1)
+    assert [found.ticket for found in made.receive((), 9)] == [1, 2, 3]
+    assert not made.account.is_outstanding
+
+
+def test_a_look_that_a_commit_has_overtaken_changes_nothing_of_it() -> None:
+    made = inbox(message(1), message(2))
+    made.apply(removed=[1], added=[])
+    made.look(last_ticket=2, is_due=True, messages=[message(1), message(2)], now=1)
+    assert [found.ticket for found in made.receive((), 9)] == [2]
+    made.apply(removed=[], added=[message(1)])
+    made.look(last_ticket=2, is_due=True, messages=[message(2)], now=1)
+    assert [found.ticket for found in made.receive((), 9)] == [1, 2]
+    assert made.tickets_of(["m1"]) == [1]
+    made.apply(removed=[1, 2], added=[])
+    made.look(last_ticket=2, is_due=True, messages=[], now=1)
+    assert made.receive((), 9) == []
