@@ -148,7 +148,7 @@ class Context:
         name: str,
         fn: Callable[..., Any],
         *args: Any,
-        catch: Collection[StepFailureKind] = recovery.STEP_CATCH,
+        catch: tuple[StepFailureKind, ...] | Collection[StepFailureKind] = recovery.STEP_CATCH,
         **options: Any,
     ) -> Coroutine[Any, Any, TryResult[Any]]:
         """As ``step``, but a failure for good of one of the kinds in ``catch`` becomes a ``TryResult``."""

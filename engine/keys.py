@@ -1,8 +1,7 @@
 """The keys of a workflow's namespace: FoundationDB tuples, so that the order of bytes is the order of the run.
 
 Every element of a tuple delimits itself: an integer's type code says how many bytes follow it, texts and nested tuples
-end with a zero that cannot occur inside. So one key's bytes are a prefix of another's exactly where its tuple is a
-prefix of the other's.
+end with a zero. So one location's bytes are a prefix of another's exactly where its tuple is a prefix of the other's.
 """
 
 from __future__ import annotations

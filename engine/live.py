@@ -24,7 +24,7 @@ async def keep_alive(turn: Turn, work: asyncio.Task[Any], store_sleep: Callable[
     while not work.done():
         turn.stirred.clear()
         waits = turn.pending()
-        if turn.working == 0 and waits is not None:
+        if turn.working == 0 and waits is not None and not turn.has_short_wait():
             await store_sleep(waits)
         await _until_stirred(turn, work, None if waits is None else waits.names)
         if turn.working and not turn.abort.is_set():

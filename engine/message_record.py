@@ -31,7 +31,8 @@ def encode(message: Message, *, is_completed: bool, keeps_ticket: bool) -> bytes
         ("id", values.encode(message.id)),
         ("name", values.encode(message.name)),
         ("body", message.body),
-        ("createdAt", values.encode(message.sent_at)),
+        # As a float: beyond 2**32 the reference engine reads an integer as a BigInt, and then ignores it.
+        ("createdAt", values.encode(float(message.sent_at))),
         ("completed", values.encode(is_completed)),
     ]
     if keeps_ticket:

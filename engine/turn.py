@@ -254,7 +254,7 @@ class Turn:
         """Nobody works: decide what becomes of those who wait."""
         if self.resume_due() or not self._waits:
             return
-        if self.is_live or self._has_short_wait():
+        if self.is_live or self.has_short_wait():
             self._arm()
             return
         self.is_unwinding = True
@@ -262,7 +262,8 @@ class Turn:
         for wait in list(self._waits):
             self._resume(wait, wait.signal)
 
-    def _has_short_wait(self) -> bool:
+    def has_short_wait(self) -> bool:
+        """Whether somebody's sleep is so nearly over that the run waits for it in memory."""
         soon = self.clock.now() + self.driver.worker_poll_interval * 1000
         return any(
             wait.is_short and wait.signal.deadline is not None and wait.signal.deadline < soon for wait in self._waits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from engine import message_record, values
+from engine import limits, message_record, values
 from engine.commit import Outgoing, Reply
 from engine.entry import EntryMetadata, EntryStatus, Message, MessageEntry, SleepEntry, SleepState, StepEntry
 from engine.errors import (
@@ -55,7 +55,10 @@ async def receive(
     deadline_entry = _look_deadline(scope, name, timeout_ms)
     if count_entry is not None:
         _replay_deadline(scope, deadline_entry)
-        return _replay(scope, name, count_entry, is_completable=is_completable)
+        received = _replay(scope, name, count_entry, is_completable=is_completable)
+        if not scope.turn.flusher.is_atomic and not is_completable and not scope.turn.is_collecting:
+            await _consume_again(scope, {one.record.id for one in received})
+        return received
     turn = scope.turn
     scope.act()
     if timeout_ms is not None and deadline_entry is None:
@@ -136,6 +139,14 @@ def _replay(scope: Scope, name: str, count_entry: Entry, *, is_completable: bool
     return [_replay_one(scope, f"{name}:{index}", is_completable=is_completable) for index in range(int(count))]
 
 
+async def _consume_again(scope: Scope, ids: set[str]) -> None:
+    """Consume what a crash between the writes of a driver that is not atomic has left in the inbox."""
+    turn = scope.turn
+    for message in await turn.reach(turn.driver.message_driver.receive((), limits.U32_MAX)):
+        if message.id in ids:
+            turn.storage.consume(message)
+
+
 def _replay_one(scope: Scope, part: str, *, is_completable: bool) -> Received:
     _, entry = scope.look(part, MessageEntry)
     if entry is None:
@@ -146,12 +157,22 @@ def _replay_one(scope: Scope, part: str, *, is_completable: bool) -> Received:
     if not is_completable:
         return Received(record, None)
     if record.is_completed:
-        return Received(record, _completed_already)
+        return Received(record, _completed_already(scope, record))
     return _completable(scope, part, record)
 
 
-async def _completed_already(_response: Any = None) -> None:
-    """An earlier run completed it."""
+def _completed_already(scope: Scope, record: message_record.Recorded) -> Callable[[Any], Coroutine[Any, Any, None]]:
+    """An earlier run completed it: nothing to do, unless a driver that is not atomic lost the reply in a crash."""
+
+    async def complete(response: Any = None) -> None:
+        turn = scope.turn
+        if turn.flusher.is_atomic or turn.is_collecting:
+            return
+        inbox = await turn.reach(turn.driver.message_driver.receive((), limits.U32_MAX))
+        if any(message.id == record.id for message in inbox):
+            turn.storage.reply(Reply(message_id=record.id, body=values.encode(response)))
+
+    return complete
 
 
 def _completable(scope: Scope, part: str, record: message_record.Recorded) -> Received:
@@ -186,6 +207,12 @@ async def send(scope: Scope, name: str, body: Any) -> None:
         metadata = turn.storage.find_metadata(entry.id)
         if metadata is not None and metadata.completed_at is not None:
             scope.finished(metadata.completed_at)
+        if not turn.flusher.is_atomic and not turn.is_collecting:
+            # A crash between the writes of such a driver may have lost it; the same id counts once.
+            sent_at = turn.clock.now() if metadata is None else metadata.created_at
+            again = Message(id=entry.id, name=name, body=values.encode(body), sent_at=sent_at)
+            await turn.reach(turn.driver.message_driver.add(again))
+            await turn.look_again()
         return
     data = values.encode(body)
     scope.check_size(data, f"the message {name!r}")

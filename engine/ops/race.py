@@ -73,6 +73,9 @@ async def _replay_winner(
 ) -> tuple[str, Any]:
     if scope.turn.is_collecting:
         await _run_all(scope, key, {winner: branches[winner]})
+    if not scope.turn.flusher.is_atomic and not scope.turn.is_collecting:
+        # A crash between the writes of a driver that is not atomic may have left something of the losers.
+        await _forget_all(scope, key, [branch for branch in branches if branch != winner])
     scope.visit_below(key)
     scope.finished(0, composite=key)
     output = kind.branches[winner].output
@@ -90,7 +93,6 @@ async def _decide(
 ) -> Any:
     """Record the winner and remove the others, all in one commit: their messages go back to their old places."""
     assert isinstance(outcome, Returned)
-    turn = scope.turn
     output, value = scope.store(outcome.value, branches[winner].returns, f"branch {winner!r}")
     for branch in branches:
         if branch == winner:
@@ -100,14 +102,17 @@ async def _decide(
             statuses[branch] = BranchStatus(status=BranchState.CANCELLED)
     scope.rewrite(key, entry, RaceEntry(winner=winner, branches=statuses))
     scope.finished(0, composite=key)
-    gave_back = [_forget(scope, scope_of(scope, key, branch).key) for branch in branches if branch != winner]
+    await _forget_all(scope, key, [branch for branch in branches if branch != winner])
+    await scope.turn.recorded()
+    return value
+
+
+async def _forget_all(scope: Scope, key: bytes, losers: list[str]) -> None:
+    gave_back = [_forget(scope, scope_of(scope, key, branch).key) for branch in losers]
     if any(gave_back):
         # Others of this run may wait for the messages that are back.
-        await turn.flush()
-        await turn.look_again()
-    else:
-        await turn.recorded()
-    return value
+        await scope.turn.flush()
+        await scope.turn.look_again()
 
 
 def _forget(scope: Scope, branch_key: bytes) -> bool:
