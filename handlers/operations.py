@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 from engine import inspect
 from engine.errors import DriverError, InvalidIdError, WorkflowNotFoundError
 from engine.lifecycle import ENDED, WorkflowState
-from engine.values import decode, decode_error, encode
+from engine.values import decode, decode_error, encode, input_type
 from handlers import bodies
 from handlers.calls import LIMIT_MAX, Answer, instant, instant_ms, members, text, texts, wait_for
 from handlers.problems import INVALID_PARAMETER, Problem
@@ -61,7 +61,7 @@ class Ports:
 async def start(ports: Ports, call: Call) -> Answer:
     """Start a workflow: 201 where it is new, 200 where the same start was made before."""
     workflow_type = call.path["id_or_type"]
-    ports.application.get(workflow_type)
+    workflow = ports.application.get(workflow_type)
     body = members(call.value(), START_MEMBERS)
     # Whoever names a start by the header alone means the same thing: once, whatever is repeated.
     named = text(body.get("id"), "id")
@@ -72,10 +72,13 @@ async def start(ports: Ports, call: Call) -> Answer:
             "segments . and .., nor end in the name of an operation, such as /output."
         )
     start_at = instant_ms(body.get("start_at"), "start_at")
+    workflow_input = encode(body.get("input"))
+    # What the workflow could not read is told to whoever can change it, and not stored to fail later.
+    decode(workflow_input, input_type(workflow.fn, 1))
     started = await ports.store.start(
         workflow_id=workflow_id,
         type=workflow_type,
-        input=encode(body.get("input")),
+        input=workflow_input,
         tags=texts(body.get("tags"), "tags"),
         start_at=start_at,
     )

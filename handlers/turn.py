@@ -16,6 +16,7 @@ from adapters.dynamodb.store import Claimed, NotDue
 from adapters.dynamodb.table import sleep
 from engine.commit import Alarm, Commit
 from engine.errors import (
+    AuthorError,
     CallerError,
     CorruptHistoryError,
     DriverError,
@@ -210,11 +211,11 @@ class Turn:
             case UnknownTypeError() | ApplicationBrokenError() | UnknownVersionError():
                 return await self._postpone()
             case CorruptHistoryError():
-                return await self._set_aside(error)
+                return await self._set_aside(error, Outcome.FAULT)
             case DriverError():
                 return await self._after_fault()
-        # A bug, ours or the interpreter's: it may repeat itself, but as deaths these are counted.
-        return Outcome.LEFT
+        # The engine could not even record it: the author's code does not fit, or there is a bug, ours or Python's.
+        return await self._set_aside(error, Outcome.LEFT)
 
     async def _watched(self, workflow: Workflow[Any]) -> bool:
         """Run it with its lease kept alive; whether the run ended before the invocation had to give it up."""
@@ -294,10 +295,13 @@ class Turn:
         await self._wake(self._workflow_id, FAULT_RETRY_MS // 1000)
         return Outcome.HANDED_ON
 
-    async def _set_aside(self, error: CorruptHistoryError) -> Outcome | None:
-        """A history that cannot be read: tried again a few times, then failed, visibly and for ``recover`` to mend."""
-        if self._driver.deaths < DEATHS_MAX:
-            return Outcome.FAULT
+    async def _set_aside(self, error: BaseException, otherwise: Outcome) -> Outcome | None:
+        """Fail a workflow that cannot run, visibly and for ``recover`` to go on from.
+
+        At once where it is the author's to mend, else after some tries, each of which has counted as a death.
+        """
+        if self._driver.deaths < DEATHS_MAX and not isinstance(error, AuthorError):
+            return otherwise
         stored = encode_error(StoredError(name=type(error).__name__, message=str(error)))
         state = WorkflowState.FAILED
         puts = [(ERROR_KEY, stored), (STATE_KEY, state.encode())]

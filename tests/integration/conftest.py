@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -17,30 +15,13 @@ from moto.server import ThreadedMotoServer
 from adapters.dynamodb.schema import TABLE_DEFINITION
 from handlers.bootstrap import Settings, Wiring
 from infra.aws import LOCAL_ACCESS_KEY, LOCAL_REGION, LOCAL_SECRET_KEY, local_client
+from tests.integration.driven import Driven, bodies, hooks
+from tests.integration.lambda_event import recorded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-EVENTS = Path(__file__).parent / "events"
-
 _numbers = itertools.count(1)
-
-
-def recorded(name: str) -> dict[str, Any]:
-    """An event as AWS delivered it."""
-    event: dict[str, Any] = json.loads((EVENTS / f"{name}.json").read_text())
-    return event
-
-
-@dataclass
-class LambdaContext:
-    """What Lambda hands to a handler beside the event."""
-
-    remaining_ms: int = 300_000
-    aws_request_id: str = "8f5d2c1e-1f0a-4a53-9a0c-d5f8b1a1c0de"
-
-    def get_remaining_time_in_millis(self) -> int:
-        return self.remaining_ms
 
 
 _clients: dict[tuple[str, str], Any] = {}
@@ -167,3 +148,22 @@ def in_loop(wiring: Wiring) -> Callable[[Any], Any]:
 def ended(loop: asyncio.AbstractEventLoop) -> bool:
     """Whether nothing is left running on a loop."""
     return not asyncio.all_tasks(loop)
+
+
+@pytest.fixture(autouse=True)
+def _clean() -> None:
+    bodies.clear()
+    hooks.clear()
+
+
+@pytest.fixture
+def driven(wiring: Wiring, cloud: Cloud) -> Driven:
+    return Driven(wiring, cloud)
+
+
+@pytest.fixture
+def other(settings: Settings) -> Iterator[Wiring]:
+    """Another process on the same table and queue."""
+    made = Wiring(settings)
+    yield made
+    made.close()

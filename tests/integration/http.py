@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlencode
 import cbor2
 
 from handlers.api import ApiFunction
-from tests.integration.conftest import LambdaContext, recorded
+from tests.integration.lambda_event import LambdaContext, recorded
 
 if TYPE_CHECKING:
     from handlers.bootstrap import Wiring

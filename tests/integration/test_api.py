@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,16 @@ async def order(ctx: Context, _input: Any) -> Any:
     message = await ctx.queue.next("go", completable=True)
     await message.complete({"got": message.body})
     return message.body
+
+
+@dataclass
+class Parcel:
+    weight: int
+
+
+@workflow("api-parcel")
+async def parcel(_ctx: Context, sent: Parcel) -> int:
+    return sent.weight
 
 
 @pytest.fixture
@@ -109,6 +120,8 @@ REFUSED_STARTS = [
     ("/workflows/api-order", b'{"id": "a\\u0000b"}', problems.INVALID_ID),
     ("/workflows/api-order", b'{"id": "\\ud800"}', problems.INVALID_ID),
     ("/workflows/api-order", json.dumps({"id": "x" * (ID_BYTES_MAX + 1)}).encode(), problems.INVALID_ID),
+    ("/workflows/api-parcel", b'{"input": {"weight": "much"}}', problems.INVALID_BODY),
+    ("/workflows/api-parcel", b"{}", problems.INVALID_BODY),
     ("/workflows/api-order", b'{"id": ""}', problems.INVALID_ID),
     ("/workflows/api-order", b'{"id": "a/output"}', problems.INVALID_ID),
     ("/workflows/api-order", b'{"id": "a/messages/b"}', problems.INVALID_ID),

@@ -21,7 +21,7 @@ from handlers import logs
 from handlers.application import IMPORT_RETRY_MS, Application, ApplicationBrokenError
 from handlers.bootstrap import Settings, SettingsError
 from handlers.process import Process
-from tests.integration.conftest import recorded
+from tests.integration.lambda_event import recorded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,8 +12,8 @@ from engine import Context, workflow
 from engine.errors import StoreUnavailableError
 from handlers.resume import MESSAGE, ResumeFunction, UnreadableEventError
 from handlers.worker import WorkerFunction
-from tests.integration.conftest import LambdaContext, recorded
 from tests.integration.http import Caller
+from tests.integration.lambda_event import LambdaContext, recorded
 
 if TYPE_CHECKING:
     from handlers.bootstrap import Wiring

@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from handlers.sweeper import PATIENCE_MS, SweeperFunction, sweep
-from tests.integration.conftest import LambdaContext, recorded
+from tests.integration.lambda_event import LambdaContext, recorded
 
 if TYPE_CHECKING:
     import pytest

@@ -1,0 +1,275 @@
+"""The worker function when things end badly: deadlines, signals, deaths, poison; and what stays in a warm process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+
+from adapters.dynamodb import log
+from adapters.dynamodb.store import Claimed, Held
+from engine.keys import entry_key, name_key
+from engine.limits import DEATHS_MAX
+from handlers.bootstrap import Wiring
+from handlers.turn import POSTPONED_MS
+from tests.integration.driven import Driven, bodies, hooks, told, wake
+
+if TYPE_CHECKING:
+    import pytest
+    from handlers.bootstrap import Settings
+    from tests.integration.conftest import Cloud
+
+
+# --- the deadline, and other ends of a process --------------------------------------------------------------------
+
+
+def test_a_step_that_outlasts_the_invocation_is_stopped_and_goes_on_at_once(
+    driven: Driven, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    driven.start("worker-step", "order-1")
+
+    async def hang_once() -> None:
+        if len(bodies) == 1:
+            await asyncio.sleep(3600)
+
+    hooks["order-1"] = hang_once
+    assert driven.work(remaining_ms=1_000) == []
+    [ended] = told(caplog, "run ended")
+    assert ended["outcome"] == "handed on"
+    assert ended["duration_ms"] < 1_000
+    assert "owner" not in driven.cloud.head("order-1")
+    driven.drain()
+    assert bodies == ["order-1", "order-1"]
+    assert driven.state("order-1") == "completed"
+    [entry] = driven.http.get("/workflows/order-1/history").value["entries"]
+    assert entry["attempts"] == 2
+
+
+def test_a_step_that_ends_within_the_margin_is_kept(driven: Driven) -> None:
+    driven.start("worker-message", "order-1")
+
+    async def linger() -> None:
+        await asyncio.sleep(0.6)
+
+    hooks["order-1"] = linger
+    assert driven.work(remaining_ms=1_000) == []
+    assert driven.http.get("/workflows/order-1/history").value["entries"][0]["status"] == "completed"
+    driven.drain()
+    assert bodies == ["order-1"]
+    assert driven.state("order-1") == "sleeping"
+
+
+def test_sigterm_hands_the_workflow_on(driven: Driven) -> None:
+    driven.wiring.process.listen_for_sigterm()
+    driven.start("worker-step", "order-1")
+
+    async def terminate_once() -> None:
+        if len(bodies) == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(3600)
+
+    hooks["order-1"] = terminate_once
+    try:
+        assert driven.work() == []
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    assert "owner" not in driven.cloud.head("order-1")
+    driven.drain()
+    assert driven.state("order-1") == "completed"
+
+
+def test_a_dead_holder_is_waited_for_and_then_replaced(driven: Driven, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    driven.start("worker-step", "order-1")
+
+    async def claim_and_die() -> None:
+        store = await driven.wiring.store()
+        assert isinstance(await store.claim("order-1", lease_ms=400, deadline_ms=None), Claimed)
+
+    driven.wiring.process.run(claim_and_die())
+    assert driven.work() == []
+    assert bodies == []
+    driven.wiring.process.run(asyncio.sleep(0.5))
+    assert driven.work([wake("order-1")]) == []
+    assert driven.state("order-1") == "completed"
+    [ended] = told(caplog, "run ended")
+    assert ended["wakes"] == 2
+    assert driven.http.get("/workflows/order-1/history").value["entries"][0]["attempts"] == 2
+
+
+def test_a_long_step_keeps_its_lease(settings: Settings, cloud: Cloud, other: Wiring) -> None:
+    wiring = Wiring(replace(settings, lease_ms=600))
+    try:
+        driven = Driven(wiring, cloud)
+        driven.start("worker-step", "order-1")
+        seen = []
+
+        async def look_twice() -> None:
+            store = await other.store()
+            for _ in range(2):
+                await asyncio.sleep(0.8)
+                seen.append(type(await store.claim("order-1", lease_ms=600, deadline_ms=None)))
+
+        hooks["order-1"] = look_twice
+        assert driven.work() == []
+        assert seen == [Held, Held]
+        assert driven.state("order-1") == "completed"
+    finally:
+        wiring.close()
+
+
+def test_cancelling_during_a_step_wins_over_the_run(
+    driven: Driven, other: Wiring, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    driven.start("worker-step", "order-1")
+
+    async def cancel() -> None:
+        store = await other.store()
+        await store.cancel("order-1")
+
+    hooks["order-1"] = cancel
+    assert driven.work() == []
+    assert driven.output("order-1") == {"id": "order-1", "state": "cancelled"}
+    [ended] = told(caplog, "run ended")
+    assert ended["outcome"] == "fenced"
+    assert driven.cloud.wakes() == []
+
+
+# --- poison -------------------------------------------------------------------------------------------------------
+
+
+def corrupt(cloud: Cloud, workflow_id: str) -> None:
+    """Spoil what is stored of a workflow's first commit."""
+    cloud.client("dynamodb").update_item(
+        TableName=cloud.table,
+        Key={"pk": {"S": workflow_id}, "sk": {"S": "LOG#000000000001"}},
+        UpdateExpression="SET #b = :b",
+        ExpressionAttributeNames={"#b": "b"},
+        ExpressionAttributeValues={":b": {"B": b"\xff\xff"}},
+    )
+
+
+def test_broken_workflows_of_a_batch_harm_no_other(driven: Driven, caplog: pytest.LogCaptureFixture) -> None:
+    for number in range(8):
+        driven.start("worker-step", f"order-{number}")
+    driven.start("worker-step", "corrupt")
+    corrupt(driven.cloud, "corrupt")
+    start_unknown(driven.wiring)
+    driven.cloud.wakes()
+    records = [wake(f"order-{number}", number) for number in range(8)] + [wake("corrupt", 8), wake("unknown", 9)]
+    assert driven.work(records) == ["message-8"]
+    assert {driven.state(f"order-{number}") for number in range(8)} == {"completed"}
+    assert "corrupt" in json.dumps([record.__dict__.get("error", "") for record in caplog.records])
+    head = driven.cloud.head("unknown")
+    assert "owner" not in head
+    later_ms = int(head["due_at"]["N"]) - driven.wiring.clock.now()
+    assert POSTPONED_MS - 10_000 < later_ms <= POSTPONED_MS
+    assert driven.cloud.wakes() == []
+
+
+def start_unknown(wiring: Wiring) -> None:
+    async def start() -> None:
+        store = await wiring.store()
+        await store.start(workflow_id="unknown", type="worker-of-tomorrow", input=b"\xf6")
+
+    wiring.process.run(start())
+
+
+def test_a_history_that_cannot_be_read_is_set_aside_and_goes_on_when_mended(settings: Settings, cloud: Cloud) -> None:
+    wiring = Wiring(replace(settings, lease_ms=150))
+    try:
+        driven = Driven(wiring, cloud)
+        driven.start("worker-step", "order-1")
+        spoil(cloud, "order-1", bytes.fromhex("0100ff"))
+        for _ in range(DEATHS_MAX):
+            assert driven.work([wake("order-1")]) == ["message-0"]
+            wiring.process.run(asyncio.sleep(0.2))
+        assert driven.work([wake("order-1")]) == []
+        ending = driven.output("order-1")
+        assert (ending["state"], ending["error"]["name"]) == ("failed", "CorruptHistoryError")
+        assert driven.work([wake("order-1")]) == []
+        assert bodies == []
+        spoil(cloud, "order-1", None)
+        assert driven.http.post("/workflows/order-1/recover").status == 202
+        driven.drain()
+        assert driven.state("order-1") == "completed"
+    finally:
+        wiring.close()
+
+
+def spoil(cloud: Cloud, workflow_id: str, entry: bytes | None) -> None:
+    """Add a commit, the second, with a step's entry of these bytes; with None mend it."""
+    record = log.Record(puts=[(name_key(0), b"work")] + ([] if entry is None else [(entry_key((0,)), entry)]))
+    item = {"pk": {"S": workflow_id}, "sk": {"S": "LOG#000000000002"}, "b": {"B": log.encode(record)}}
+    cloud.client("dynamodb").put_item(TableName=cloud.table, Item=item)
+    if entry is not None:
+        cloud.client("dynamodb").update_item(
+            TableName=cloud.table,
+            Key={"pk": {"S": workflow_id}, "sk": {"S": "HEAD"}},
+            UpdateExpression="SET #seq = :two",
+            ExpressionAttributeNames={"#seq": "seq"},
+            ExpressionAttributeValues={":two": {"N": "2"}},
+        )
+
+
+def test_an_input_that_does_not_fit_the_code_fails_the_workflow_at_once(driven: Driven) -> None:
+    async def start() -> None:
+        store = await driven.wiring.store()
+        await store.start(workflow_id="order-1", type="worker-sleep", input=b"\x64long")
+
+    driven.wiring.process.run(start())
+    assert driven.work([wake("order-1")]) == []
+    ending = driven.output("order-1")
+    assert (ending["state"], ending["error"]["name"]) == ("failed", "UnstorableValueError")
+
+
+def test_an_unreachable_store_fails_every_wake_of_the_batch(driven: Driven) -> None:
+    driven.start("worker-step", "order-1")
+    driven.cloud.client("dynamodb").delete_table(TableName=driven.cloud.table)
+    assert driven.work([wake("order-1", 1), wake("order-1", 2), wake("order-2", 3)]) == [
+        "message-1",
+        "message-2",
+        "message-3",
+    ]
+
+
+def test_a_lost_alarm_call_fails_nothing(driven: Driven, caplog: pytest.LogCaptureFixture) -> None:
+    driven.start("worker-sleep", "order-1", 600)
+    records = driven.cloud.wakes()
+    driven.cloud.client("sqs").delete_queue(QueueUrl=driven.cloud.queue_url)
+    assert driven.work(records) == []
+    assert driven.state("order-1") == "sleeping"
+    assert "due_at" in driven.cloud.head("order-1")
+    assert len(told(caplog, "alarm not armed")) == 1
+
+
+# --- warm processes -----------------------------------------------------------------------------------------------
+
+
+def test_five_invocations_share_clients_and_leave_nothing_behind(
+    driven: Driven, caplog: pytest.LogCaptureFixture
+) -> None:
+    clients = []
+    for number, workflow_type in enumerate(
+        ["worker-step", "worker-fails", "worker-careless", "worker-step", "worker-fails"]
+    ):
+        driven.start(workflow_type, f"order-{number}")
+        driven.work()
+        clients.append(dict(driven.wiring._clients))
+        assert asyncio.all_tasks(driven.wiring.process.loop) == set()
+    assert bodies == ["order-0", "order-2", "stopped", "order-3"]
+    assert all(made.items() <= clients[-1].items() for made in clients)
+    assert [driven.state(f"order-{number}") for number in range(5)] == [
+        "completed",
+        "failed",
+        "completed",
+        "completed",
+        "failed",
+    ]
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
