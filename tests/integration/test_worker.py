@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from adapters.dynamodb.store import Held
 from tests.integration.driven import Driven, bodies, hooks, told, wake
 from tests.integration.lambda_event import recorded
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from handlers.bootstrap import Wiring

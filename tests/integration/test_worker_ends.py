@@ -9,7 +9,6 @@ import signal
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-
 from adapters.dynamodb import log
 from adapters.dynamodb.store import Claimed, Held
 from engine.keys import entry_key, name_key
@@ -20,6 +19,7 @@ from tests.integration.driven import Driven, bodies, hooks, told, wake
 
 if TYPE_CHECKING:
     import pytest
+
     from handlers.bootstrap import Settings
     from tests.integration.conftest import Cloud
 
