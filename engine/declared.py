@@ -31,6 +31,9 @@ _returns: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 def return_type(fn: Callable[..., Any]) -> Any:
     """What ``fn`` declares to return, or to give when awaited; PLAIN where it says nothing that can be resolved."""
     target = _function(fn)
+    # Steps are often functions made anew at each call, which no cache can know; most of those declare nothing.
+    if type(target) is FunctionType and "return" not in target.__annotations__:
+        return PLAIN
     try:
         return _returns[target]
     except (KeyError, TypeError):
