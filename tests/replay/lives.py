@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from engine import WorkflowState, bare, keys, message_record, run_workflow, values
 from engine.entry import JoinEntry, LoopEntry, Message, MessageEntry, RaceEntry, SleepEntry
-from engine.errors import StoreUnavailableError
+from engine.errors import StoreUnavailableError, WorkflowFailedError
 from engine.location import render
 from engine.testing import MemoryDriver, VirtualClock
 from tests.replay.interpreter import World, workflow_of
@@ -113,12 +113,13 @@ class Life:
             except Exception as error:  # noqa: BLE001 - how it ended
                 if self._stored_state() is not WorkflowState.FAILED:
                     raise
-                self.outcome = ["failed", type(error).__name__, str(error)]
+                name = error.name if isinstance(error, WorkflowFailedError) else type(error).__name__
+                self.outcome = ["failed", name, str(error).removeprefix(f"{name}: ")]
                 return self
             if result.state is WorkflowState.COMPLETED:
                 self.outcome = ["completed", result.output]
                 return self
-            if result.state is WorkflowState.SLEEPING and not handle._run.abort.is_set():
+            if result.sleep_until is not None or result.waiting_for_messages is not None:
                 self._pass_time(result)
         raise AssertionError(f"not over after {RUNS_MAX} runs")
 
@@ -167,7 +168,8 @@ class Life:
             if key.startswith(keys.HISTORY_PREFIX):
                 entry = bare.decode_entry(value)
                 found[render(entry.location, names)] = _timeless(entry, metadata.pop(entry.id, None))
-        assert not metadata, "metadata of entries that are gone"
+        # A crash between the deletes of a driver that is not atomic leaves metadata that nobody looks at.
+        assert not metadata or (self.crashes and not self.driver.atomic_batch), "metadata of entries that are gone"
         return found
 
     def inbox(self) -> Counter[str]:
