@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -11,12 +12,12 @@ from adapters.dynamodb.compaction import compact
 from adapters.dynamodb.errors import AnswerLostError, ConditionFailedError, TransactionRefusedError
 from adapters.dynamodb.inbox import take_ticket
 from adapters.dynamodb.items import HEAD, head_change, key
-from adapters.dynamodb.limits import MESSAGE_BYTES_MAX, VALUE_BYTES_MAX, WORKER_POLL_INTERVAL_S
+from adapters.dynamodb.limits import MESSAGE_BYTES_MAX, SEND_SLOW_MS, VALUE_BYTES_MAX, WORKER_POLL_INTERVAL_S
 from adapters.dynamodb.messages import DynamoMessages
 from adapters.dynamodb.plan import Posted, changes_nothing, is_mine, plan_commit
 from adapters.dynamodb.table import sleep
 from engine.commit import Alarm, Commit
-from engine.errors import CommitInFlightError, InboxMovedError, StoreUnavailableError
+from engine.errors import CallerError, CommitInFlightError, InboxMovedError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -224,6 +225,7 @@ class DynamoDriver:
     async def _commit(self, commit: Commit) -> None:
         # Refuse what is too large before tickets are taken for it.
         plan = self._plan(commit, [self._posted(outgoing, 0) for outgoing in commit.outgoing])
+        began_at = self._clock.now()
         if commit.outgoing:
             plan = self._plan(commit, [await self._take_ticket(outgoing) for outgoing in commit.outgoing])
         self._commits += 1
@@ -237,6 +239,16 @@ class DynamoDriver:
             self._hold.lost()
             raise
         self._accept(plan, commit)
+        if commit.outgoing and self._clock.now() - began_at > SEND_SLOW_MS:
+            await self._ask_to_be_looked_at(commit)
+
+    async def _ask_to_be_looked_at(self, commit: Commit) -> None:
+        """As a slow sender does: the tickets may be taken for a dead sender's by now."""
+        targets = {outgoing.workflow_id for outgoing in commit.outgoing} - {None, self.workflow_id}
+        for target in filter(None, targets):
+            # The messages are there; that one has ended meanwhile, or cannot be reached, is no fault of this commit.
+            with suppress(CallerError, StoreUnavailableError):
+                await take_ticket(self._table, target, self._clock.now())
 
     def _plan(self, commit: Commit, posted: Sequence[Posted]) -> Plan:
         return plan_commit(self._hold.turn(self._inbox, self._commits), commit, posted)

@@ -24,10 +24,18 @@ from adapters.dynamodb.items import (
     key,
 )
 from adapters.dynamodb.limits import WORKER_POLL_INTERVAL_S
+from adapters.dynamodb.log import Fold
 from adapters.dynamodb.plan import Lease
 from adapters.dynamodb.reading import read_partition
 from adapters.dynamodb.tickets import Account, Inbox
-from engine.errors import FencedError, InboxMovedError, WorkflowEndedError, WorkflowNotFoundError
+from engine.errors import (
+    CorruptHistoryError,
+    FencedError,
+    InboxMovedError,
+    UnknownVersionError,
+    WorkflowEndedError,
+    WorkflowNotFoundError,
+)
 from engine.lifecycle import ENDED
 
 if TYPE_CHECKING:
@@ -38,6 +46,13 @@ class Claimed(Struct, frozen=True):
     """The workflow is ours until the lease ends; ``driver`` is what a run needs."""
 
     driver: DynamoDriver
+
+
+class Unreadable(Struct, frozen=True):
+    """The workflow is ours and its history cannot be read: ``driver`` has no pairs, only to give it up or to fail it."""
+
+    driver: DynamoDriver
+    error: CorruptHistoryError | UnknownVersionError
 
 
 class Held(Struct, frozen=True):
@@ -63,7 +78,7 @@ class NotFound(Struct, frozen=True):
     """No workflow has this id: drop the wake."""
 
 
-Claim = Claimed | Held | NotDue | Ended | NotFound
+Claim = Claimed | Unreadable | Held | NotDue | Ended | NotFound
 """What a try to claim a workflow comes to."""
 
 _ENDED_VALUES = {f":{state}": text(state) for state in sorted(ENDED)}
@@ -164,7 +179,12 @@ class Claims:
 
 
 async def _load(connection: Connection, lease: Lease, taken: _Taken) -> Claim:
-    driver = await _load_driver(connection, lease, taken.head)
+    try:
+        driver = await _load_driver(connection, lease, taken.head)
+    except (CorruptHistoryError, UnknownVersionError) as error:
+        hold, inbox = Hold(connection.table, connection.clock, taken.head, lease), _inbox(taken.head)
+        blind = DynamoDriver(connection, hold=hold, fold=Fold(), inbox=inbox, keys=Keys(live=[], stale=[]))
+        return Unreadable(blind, error)
     if driver is None:
         return Held(taken.head.lease_until or 0)
     return Claimed(driver) if taken.is_due else await _run_or_park(driver, taken.due_at)
@@ -175,7 +195,7 @@ async def _load_driver(connection: Connection, lease: Lease, head: Head) -> Dyna
     partition = await read_partition(connection.table, head.workflow_id)
     if partition.head is None or partition.head.epoch != head.epoch:
         return None
-    inbox = Inbox(Account(done=head.inbox_done, gap_n=head.gap_n, gap_at=head.gap_at))
+    inbox = _inbox(head)
     inbox.look(
         last_ticket=partition.last_ticket,
         is_due=partition.inbox_is_due,
@@ -189,6 +209,10 @@ async def _load_driver(connection: Connection, lease: Lease, head: Head) -> Dyna
         inbox=inbox,
         keys=Keys(live=partition.live_keys(head), stale=partition.stale_keys(head)),
     )
+
+
+def _inbox(head: Head) -> Inbox:
+    return Inbox(Account(done=head.inbox_done, gap_n=head.gap_n, gap_at=head.gap_at))
 
 
 class _Taken(Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from adapters.dynamodb import control, inbox, query
 from adapters.dynamodb.inbox import Accepted
 from adapters.dynamodb.items import check_id
-from adapters.dynamodb.lease import Claim, Claimed, Claims, Ended, Held, NotDue, NotFound
+from adapters.dynamodb.lease import Claim, Claimed, Claims, Ended, Held, NotDue, NotFound, Unreadable
 from adapters.dynamodb.limits import LEASE_MS
 from adapters.dynamodb.query import Description, Outcome, Overdue, Page
 from adapters.dynamodb.start import Started, Starts
@@ -39,6 +39,7 @@ __all__ = [
     "Page",
     "Started",
     "Store",
+    "Unreadable",
 ]
 
 
