@@ -113,7 +113,8 @@ def history(arguments: Namespace) -> None:
     if arguments.json or not isinstance(entries, list):
         _print_json(told)
     else:
-        _print_table(entries, tuple(dict.fromkeys(name for entry in entries for name in entry)))
+        told_of = (name for entry in entries for name, value in entry.items() if value not in (None, "", [], {}))
+        _print_table(entries, tuple(dict.fromkeys(told_of)))
 
 
 def order(arguments: Namespace) -> None:

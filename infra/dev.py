@@ -116,6 +116,7 @@ class LogTail:
         self._stack = stack
         self._since_ms = dict.fromkeys(FUNCTIONS, since_ms)
         self._told: dict[str, set[str]] = {name: set() for name in FUNCTIONS}
+        self._complaints: set[str] = set()
         self._offset = len(stack.ministack.log().encode())
 
     def print_news(self) -> None:
@@ -123,8 +124,11 @@ class LogTail:
         news = self._stack.ministack.log(self._offset)
         self._offset += len(news.encode())
         for line in news.splitlines():
-            if " ERROR " in line:
-                print(f"local AWS: {line}", flush=True)
+            _, is_error, complaint = line.partition(" ERROR ")
+            # Some are repeated every second for as long as their cause lasts.
+            if is_error and complaint not in self._complaints:
+                self._complaints.add(complaint)
+                print(f"local AWS: {complaint}", flush=True)
         for function in FUNCTIONS:
             for event in self._stack.log_events(function, self._since_ms[function]):
                 # Not eventId: the local AWS gives none.

@@ -161,13 +161,14 @@ def test_list_follows_cursors_up_to_the_limit(api: Api, capsys: pytest.CaptureFi
     assert [line.split()[0] for line in lines[1:]] == ["a", "longer"]
 
 
-def test_history_is_a_table_of_whatever_entries_have(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
-    entries = [{"location": "charge", "kind": "step"}, {"location": "cool-off", "output": "x" * 100}]
+def test_history_is_a_table_of_what_entries_say(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    nothing = {"error": None, "details": "", "branches": []}
+    entries = [{"location": "charge", "attempts": 0, **nothing}, {"location": "cool-off", "output": "x" * 100}]
     api.answer((200, {"id": "x", "entries": entries}))
     assert torpor(api, "history", "x") == 0
     header, first, second = capsys.readouterr().out.splitlines()
-    assert header.split() == ["LOCATION", "KIND", "OUTPUT"]
-    assert first.split() == ["charge", "step", "-"]
+    assert header.split() == ["LOCATION", "ATTEMPTS", "OUTPUT"]
+    assert first.split() == ["charge", "0", "-"]
     assert second.endswith("x…")
     assert torpor(api, "history", "x", "--json") == 0
     assert json.loads(capsys.readouterr().out)["entries"] == entries
