@@ -162,7 +162,7 @@ def test_list_follows_cursors_up_to_the_limit(api: Api, capsys: pytest.CaptureFi
 
 
 def test_history_is_a_table_of_what_entries_say(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
-    nothing = {"error": None, "details": "", "branches": []}
+    nothing: dict[str, Any] = {"error": None, "details": "", "branches": []}
     entries = [{"location": "charge", "attempts": 0, **nothing}, {"location": "cool-off", "output": "x" * 100}]
     api.answer((200, {"id": "x", "entries": entries}))
     assert torpor(api, "history", "x") == 0
