@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from adapters.dynamodb.store import Claimed, NotDue
+from adapters.dynamodb.store import Claimed, NotDue, Unreadable
 from adapters.dynamodb.table import sleep
 from engine.commit import Alarm, Commit
 from engine.errors import (
@@ -35,7 +35,7 @@ from engine.values import StoredError, encode_error
 from handlers.application import ApplicationBrokenError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Coroutine, Iterator
 
     from adapters.alarms import Alarms
     from adapters.dynamodb.driver import DynamoDriver
@@ -121,8 +121,11 @@ async def take_turn(
     except (OperatorError, InvalidIdError) as error:
         logger.exception("wake failed", extra={"workflow_id": workflow_id, **_told(error)})
         return Outcome.FAULT
-    if isinstance(claim, Claimed):
-        return await Turn(ports, limits, invocation, claim.driver).take()
+    match claim:
+        case Claimed(driver):
+            return await Turn(ports, limits, invocation, driver).take()
+        case Unreadable(driver, reason):
+            return await Turn(ports, limits, invocation, driver).refuse(reason)
     return await _drop(ports, workflow_id, claim, alarms)
 
 
@@ -177,8 +180,16 @@ class Turn:
 
     async def take(self) -> Outcome:
         """Run the workflow and see to what comes after."""
+        return await self._finish(self._run())
+
+    async def refuse(self, error: Exception) -> Outcome:
+        """See to a workflow that cannot be run, because of ``error``."""
+        self._error = error
+        return await self._finish(self._judge(error))
+
+    async def _finish(self, work: Coroutine[Any, Any, Outcome | None]) -> Outcome:
         try:
-            outcome = await self._run()
+            outcome = await work
             if outcome is None:
                 outcome = await self._settle()
         except (DriverError, FencedError) as error:

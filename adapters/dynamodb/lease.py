@@ -49,7 +49,7 @@ class Claimed(Struct, frozen=True):
 
 
 class Unreadable(Struct, frozen=True):
-    """The workflow is ours and its history cannot be read: ``driver`` has no pairs, only to give it up or to fail it."""
+    """The workflow is ours and its history cannot be read: ``driver`` has no pairs, only to give it up or fail it."""
 
     driver: DynamoDriver
     error: CorruptHistoryError | UnknownVersionError
@@ -114,30 +114,33 @@ class Claims:
             case _:
                 return taken
 
-    async def seize(self, workflow_id: str, *, lease_ms: int, from_end: bool) -> DynamoDriver:
-        """Take a workflow from whoever holds it; one that has ended only where ``from_end``.
+    async def seize(self, workflow_id: str, *, lease_ms: int) -> DynamoDriver:
+        """Take a workflow from whoever holds it, in whatever state it is.
 
         The holder, if any, is fenced at its next commit. This is not counted as a death.
 
         Raises:
-            WorkflowNotFoundError, WorkflowEndedError: nothing was written.
+            WorkflowNotFoundError: there is none; nothing was written.
+            CorruptHistoryError, UnknownVersionError: its history cannot be read.
         """
-        check_id(workflow_id)
         connection = self._connection.metered()
         lease = self._lease(lease_ms, None)
-        now = connection.clock.now()
-        condition = _EXISTS if from_end else _ACTIVE
-        try:
-            taken = await _acquire(connection.table, workflow_id, lease, now, condition)
-        except ConditionFailedError as failed:
-            if not failed.item:
-                raise WorkflowNotFoundError(f"no workflow has the id {workflow_id!r}") from None
-            state = decode_head(failed.item).state
-            raise WorkflowEndedError(f"the workflow {workflow_id!r} is {state}") from None
+        taken = await _seize(connection, workflow_id, lease, _EXISTS)
         driver = await _load_driver(connection, lease, taken.head)
         if driver is None:
             raise FencedError(f"somebody else seized {workflow_id!r} at the same time")
         return driver
+
+    async def seize_blind(self, workflow_id: str, *, lease_ms: int) -> DynamoDriver:
+        """As ``seize``, without reading its history or inbox, and only a workflow that has not ended.
+
+        Raises:
+            WorkflowNotFoundError, WorkflowEndedError: nothing was written.
+        """
+        connection = self._connection.metered()
+        lease = self._lease(lease_ms, None)
+        taken = await _seize(connection, workflow_id, lease, _ACTIVE)
+        return _blind_driver(connection, lease, taken.head)
 
     def _lease(self, lease_ms: int, deadline_ms: int | None) -> Lease:
         # Unique to this claim, so that a claim whose answer was lost is recognised as ours.
@@ -182,9 +185,7 @@ async def _load(connection: Connection, lease: Lease, taken: _Taken) -> Claim:
     try:
         driver = await _load_driver(connection, lease, taken.head)
     except (CorruptHistoryError, UnknownVersionError) as error:
-        hold, inbox = Hold(connection.table, connection.clock, taken.head, lease), _inbox(taken.head)
-        blind = DynamoDriver(connection, hold=hold, fold=Fold(), inbox=inbox, keys=Keys(live=[], stale=[]))
-        return Unreadable(blind, error)
+        return Unreadable(_blind_driver(connection, lease, taken.head), error)
     if driver is None:
         return Held(taken.head.lease_until or 0)
     return Claimed(driver) if taken.is_due else await _run_or_park(driver, taken.due_at)
@@ -209,6 +210,12 @@ async def _load_driver(connection: Connection, lease: Lease, head: Head) -> Dyna
         inbox=inbox,
         keys=Keys(live=partition.live_keys(head), stale=partition.stale_keys(head)),
     )
+
+
+def _blind_driver(connection: Connection, lease: Lease, head: Head) -> DynamoDriver:
+    """A driver that has read nothing but HEAD: it writes as any other, and knows no pairs and no messages."""
+    hold = Hold(connection.table, connection.clock, head, lease)
+    return DynamoDriver(connection, hold=hold, fold=Fold(), inbox=_inbox(head), keys=Keys(live=[], stale=[]))
 
 
 def _inbox(head: Head) -> Inbox:
@@ -244,6 +251,17 @@ async def _acquire(
     # What is due within the time that the engine waits in memory is due now: a wake may come a little early.
     soon = now + round(WORKER_POLL_INTERVAL_S * 1000)
     return _Taken(head=head, due_at=before.due_at, is_due=before.due_at is not None and before.due_at <= soon)
+
+
+async def _seize(connection: Connection, workflow_id: str, lease: Lease, condition: Condition) -> _Taken:
+    check_id(workflow_id)
+    try:
+        return await _acquire(connection.table, workflow_id, lease, connection.clock.now(), condition)
+    except ConditionFailedError as failed:
+        if not failed.item:
+            raise WorkflowNotFoundError(f"no workflow has the id {workflow_id!r}") from None
+        state = decode_head(failed.item).state
+        raise WorkflowEndedError(f"the workflow {workflow_id!r} is {state}") from None
 
 
 async def _run_or_park(driver: DynamoDriver, due_at: int | None) -> Claim:

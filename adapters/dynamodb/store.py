@@ -98,7 +98,7 @@ class Store:
 
     async def seize(self, workflow_id: str) -> DynamoDriver:
         """Take a workflow from whoever holds it, in whatever state; ``WorkflowNotFoundError`` where there is none."""
-        return await self._claims.seize(workflow_id, lease_ms=LEASE_MS, from_end=True)
+        return await self._claims.seize(workflow_id, lease_ms=LEASE_MS)
 
     async def send(
         self,
