@@ -53,7 +53,7 @@ async def cancel(connection: Connection, claims: Claims, workflow_id: str) -> bo
         WorkflowEndedError: it has completed or failed.
     """
     try:
-        driver = await claims.seize(workflow_id, lease_ms=LEASE_MS, from_end=False)
+        driver = await claims.seize_blind(workflow_id, lease_ms=LEASE_MS)
     except WorkflowEndedError:
         stored = await connection.table.get(key(workflow_id, HEAD))
         if stored is not None and decode_head(stored).state is WorkflowState.CANCELLED:
@@ -76,7 +76,7 @@ async def recover(connection: Connection, claims: Claims, workflow_id: str) -> b
         raise WorkflowNotFoundError(f"no workflow has the id {workflow_id!r}")
     if decode_head(stored).state is not WorkflowState.FAILED:
         return False
-    driver = await claims.seize(workflow_id, lease_ms=LEASE_MS, from_end=True)
+    driver = await claims.seize(workflow_id, lease_ms=LEASE_MS)
     try:
         return await recover_workflow(workflow_id, driver)
     finally:
@@ -92,7 +92,7 @@ async def replay(connection: Connection, claims: Claims, workflow_id: str, entry
         WorkflowNotFoundError: there is no such workflow.
         InvalidReplayError: there is no such step, or something that would remain is running; nothing was forgotten.
     """
-    driver = await claims.seize(workflow_id, lease_ms=LEASE_MS, from_end=True)
+    driver = await claims.seize(workflow_id, lease_ms=LEASE_MS)
     try:
         return await replay_workflow_from_step(workflow_id, driver, entry_id)
     finally:

@@ -6,10 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from adapters.dynamodb.store import Ended, NotDue
+from adapters.dynamodb.store import Ended, NotDue, Unreadable
 from engine import values
 from engine.commit import Alarm, Commit
-from engine.errors import FencedError, InvalidIdError, WorkflowEndedError, WorkflowNotFoundError
+from engine.errors import (
+    CorruptHistoryError,
+    FencedError,
+    InvalidIdError,
+    UnknownVersionError,
+    WorkflowEndedError,
+    WorkflowNotFoundError,
+)
 from engine.handle import run_workflow
 from engine.keys import ERROR_KEY, INPUT_KEY, OUTPUT_KEY, STATE_KEY
 from engine.lifecycle import WorkflowState
@@ -172,6 +179,28 @@ async def test_what_has_ended_otherwise_cannot_be_cancelled(place: Place, state:
     with pytest.raises(WorkflowNotFoundError):
         await place.store.cancel("never")
     assert await place.items() == before
+
+
+@pytest.mark.parametrize(("record", "error"), [(b"\xff", CorruptHistoryError), (b"\x81\x02", UnknownVersionError)])
+async def test_a_history_that_cannot_be_read_can_be_given_up_failed_and_cancelled(
+    place: Place, record: bytes, error: type[Exception]
+) -> None:
+    driver = await place.started()
+    await driver.commit(Commit(puts=[(b"k", b"v")], alarm=Alarm(place.clock.now()), yields=True))
+    log_key = {"pk": {"S": "w"}, "sk": {"S": "LOG#000000000002"}}
+    await place.client.put_item(TableName=place.table, Item={**log_key, "b": {"B": record}})
+    for _ in range(2):
+        claim = await place.store.claim("w")
+        assert isinstance(claim, Unreadable)
+        assert isinstance(claim.error, error)
+        await claim.driver.release(wake_at=place.clock.now())
+    for look in (place.store.history("w"), place.store.output("w"), place.store.seize("w")):
+        with pytest.raises(error):
+            await look
+    await place.store.cancel("w")
+    described = await place.store.describe("w")
+    assert described is not None
+    assert described.state is WorkflowState.CANCELLED
 
 
 # --- running on the real engine -----------------------------------------------------------------------------------
