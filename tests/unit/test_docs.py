@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import json
 import re
 import shlex
 import sys
@@ -215,8 +216,9 @@ def test_the_limits_are_those_of_the_code(module: types.ModuleType) -> None:
 def test_the_addresses_are_those_that_are_served() -> None:
     page = read("docs/guide/operating.md")
     told = re.findall(r"^\| `([A-Z]+) (/workflows\S*)`", page, re.MULTILINE)
-    served = [(route.method, route.path.replace("id_or_type", "type" if route.method == "POST" else "id"))
-              for route in ROUTES]
+    served = [
+        (route.method, route.path.replace("id_or_type", "type" if route.method == "POST" else "id")) for route in ROUTES
+    ]
     assert sorted(told) == sorted(served)
 
 
@@ -227,6 +229,29 @@ def test_every_command_and_every_problem_is_told_of() -> None:
     commands = [f"`torpor {name}" for name in subparsers.choices]
     kinds = [f"`{kind.name}`" for kind in vars(problems).values() if isinstance(kind, problems.Kind)]
     assert [name for name in [*commands, *kinds] if name not in page] == []
+
+
+def test_the_parameters_are_those_of_the_template() -> None:
+    told = re.findall(r"^\| `(\w+)` \| ([\w.]+) \|", read("docs/guide/operating.md"), re.MULTILINE)
+    parameters = read("template.yaml").partition("\nParameters:\n")[2].partition("\nMappings:\n")[0]
+    assert told == re.findall(r"^  (\w+):\n    Type: .*\n    Default: (.*)$", parameters, re.MULTILINE)
+
+
+def test_the_units_are_those_that_were_measured() -> None:
+    page = read("docs/guide/operating.md")
+    figures = json.loads(read("bench/results.json"))["parts"]["units"]["figures"]
+    measured = {figure["name"]: figure["value"] for figure in figures}
+    told = {
+        "write_units_per_step": "a durable step",
+        "write_units_start": "start",
+        "write_units_claim": "claim, at each wake",
+        "write_units_yield": "going to sleep",
+        "write_units_message": "a message, without an id of its own",
+        "units_per_workflow": "an order of the example: 3 wakes, 3 steps, a sleep, a message",
+    }
+    for name, what in told.items():
+        assert f"| {what} | {measured[name]:g} |" in page, name
+        assert f"| ${measured[name] * 0.625 + 1e-9:.2f} |" in page, name
 
 
 def test_a_block_that_fails_is_found(tmp_path: Path) -> None:
