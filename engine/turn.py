@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from engine import limits
 from engine.errors import EvictedError, FencedError, MessageWaitError, SleepError, StalledError
@@ -39,10 +39,10 @@ class AbortEvent:
 
     def __init__(self, parent: AbortEvent | None = None) -> None:
         self._event = asyncio.Event()
-        # Weak, since a run may make one for each of its many waits.
-        self._children: WeakSet[AbortEvent] = WeakSet()
+        # Weak, since a run may make one for each of its many waits; in their order, so that equal runs stay equal.
+        self._children: WeakKeyDictionary[AbortEvent, None] = WeakKeyDictionary()
         if parent is not None:
-            parent._children.add(self)  # noqa: SLF001 - of its own class
+            parent._children[self] = None  # noqa: SLF001 - of its own class
             if parent.is_set():
                 self._event.set()
 
@@ -130,9 +130,10 @@ class Turn:
         self.threads = 0
         self.working = 1
         self.stirred = asyncio.Event()
-        self.tasks: set[asyncio.Task[Any]] = set()
+        # Dictionaries for their order: what ends several of them does so in the order in which they began.
+        self.tasks: dict[asyncio.Task[Any], None] = {}
         self._is_first_id = True
-        self._waits: set[Wait] = set()
+        self._waits: dict[Wait, None] = {}
         self._timer: Timer | None = None
         self._timer_at = 0
         self.flusher = flusher or Flusher(storage, driver, clock, hooks, driver.deaths)
@@ -222,7 +223,7 @@ class Turn:
             raise signal
         self.check()
         wait = Wait(signal, is_short=is_short)
-        self._waits.add(wait)
+        self._waits[wait] = None
         self.stirred.set()
         self.working -= 1
         try:
@@ -235,7 +236,7 @@ class Turn:
                 await self.flush()
             await wait.future
         finally:
-            self._waits.discard(wait)
+            self._waits.pop(wait, None)
             if not wait.is_resumed:
                 self.working += 1
             wait.forget()
@@ -293,7 +294,7 @@ class Turn:
             return
         wait.is_resumed = True
         self.working += 1
-        self._waits.discard(wait)
+        self._waits.pop(wait, None)
         self.stirred.set()
         if error is None:
             wait.future.set_result(None)
@@ -350,8 +351,8 @@ class Turn:
     def spawn(self, work: Callable[[], Any]) -> asyncio.Task[Any]:
         """Run ``work()`` (a coroutine) as a task of this run, which ``stop`` cancels."""
         task = asyncio.get_running_loop().create_task(work())
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        self.tasks[task] = None
+        task.add_done_callback(lambda task: self.tasks.pop(task, None))
         return task
 
     async def drain(self) -> None:

@@ -41,7 +41,7 @@ class Invocation:
         self.deadline_ms = deadline_ms
         self.is_stopping = False
         self.given_up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._handles: set[WorkflowHandle[Any]] = set()
+        self._handles: dict[WorkflowHandle[Any], None] = {}
         # The margins are meant for a whole invocation. One that begins with little time left still uses half of it,
         # or a workflow could be woken again and again without ever taking a step.
         evict_after_ms = max(remaining_ms - limits.evict_margin_ms, remaining_ms * 0.5)
@@ -72,11 +72,11 @@ class Invocation:
     @contextlib.contextmanager
     def running(self, handle: WorkflowHandle[Any]) -> Iterator[None]:
         """Within the block ``handle`` is among those that are asked to stop."""
-        self._handles.add(handle)
+        self._handles[handle] = None
         try:
             yield
         finally:
-            self._handles.discard(handle)
+            self._handles.pop(handle, None)
 
     def close(self) -> None:
         """Forget the deadline."""
