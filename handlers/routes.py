@@ -97,14 +97,14 @@ ROUTES: tuple[Route, ...] = (
         path="/workflows/{id}/wake",
         act=operations.wake,
         answers={202: "Workflow"},
-        problems=(problems.WORKFLOW_NOT_FOUND,),
+        problems=(problems.WORKFLOW_NOT_FOUND, problems.WORKFLOW_ENDED),
     ),
     Route(
         method="POST",
         path="/workflows/{id}/cancel",
         act=operations.cancel,
         answers={200: "Workflow"},
-        problems=(problems.WORKFLOW_NOT_FOUND,),
+        problems=(problems.WORKFLOW_NOT_FOUND, problems.WORKFLOW_ENDED),
     ),
     Route(
         method="POST",

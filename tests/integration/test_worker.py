@@ -127,6 +127,17 @@ def test_a_late_wake_for_an_ended_workflow_changes_nothing(driven: Driven, endin
     assert driven.delayed() == 0
 
 
+def test_an_ended_workflow_is_neither_woken_nor_cancelled(driven: Driven) -> None:
+    driven.start("worker-step", "order-1")
+    driven.drain()
+    before = driven.cloud.items()
+    for operation in ("wake", "cancel"):
+        assert driven.http.post(f"/workflows/order-1/{operation}").status == 409
+    # There is nothing to recover from, and that is no mistake.
+    assert driven.http.post("/workflows/order-1/recover").value["state"] == "completed"
+    assert driven.cloud.items() == before
+
+
 def test_a_wake_for_nobody_is_dropped_and_one_that_is_none_fails(driven: Driven) -> None:
     records = [wake("nobody", 1), {**recorded("sqs_record"), "messageId": "odd", "body": "hello"}]
     assert driven.work(records) == ["odd"]
