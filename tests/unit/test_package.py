@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from typing import TYPE_CHECKING
 
 import pytest
+from packaging.requirements import Requirement
 
 from infra.fault import DeployError
 from infra.package import Application
@@ -51,3 +54,13 @@ def test_locks_hold_hashes_and_name_no_index(lock: str) -> None:
     assert "--hash=sha256:" in text
     assert "://" not in text
     assert "--index" not in text
+
+
+@pytest.mark.parametrize("lock", ["dev", "runtime"])
+def test_locks_hold_what_the_project_asks_for(lock: str) -> None:
+    pins = dict(re.findall(r"(?m)^([a-z0-9-]+)==([^ ;]+)", (LOCKS / f"{lock}.txt").read_text()))
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    asked = [*declared["project"]["dependencies"], *(declared["dependency-groups"]["dev"] if lock == "dev" else [])]
+    for requirement in map(Requirement, asked):
+        assert requirement.name in pins, f"{requirement.name} is missing: run `make lock`"
+        assert pins[requirement.name] in requirement.specifier, f"{requirement} is not what is locked: run `make lock`"
