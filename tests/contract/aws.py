@@ -148,17 +148,21 @@ class Place:
         return {entry.workflow_id for entry in await self.store.overdue(now=now, limit_per_shard=100)}
 
 
-@contextlib.asynccontextmanager
-async def place_on(endpoint: str) -> AsyncIterator[Place]:
-    made = _SESSION.create_client(
-        "dynamodb",
+def client_of(service: str, endpoint: str) -> Any:
+    """An aiobotocore client of an emulator, as a context."""
+    return _SESSION.create_client(
+        service,
         endpoint_url=endpoint,
         region_name="eu-west-1",
         aws_access_key_id="test",
         aws_secret_access_key="test",  # noqa: S106 - of an emulator
         config=_CONFIG,
     )
-    async with made as client:
+
+
+@contextlib.asynccontextmanager
+async def place_on(endpoint: str) -> AsyncIterator[Place]:
+    async with client_of("dynamodb", endpoint) as client:
         table = f"contract-{next(_NUMBERS)}"
         await client.create_table(TableName=table, **TABLE_DEFINITION)
         yield Place(Faults(client), table, ShiftedClock())
