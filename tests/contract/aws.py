@@ -56,13 +56,15 @@ class Faults:
 
     ``plan`` maps an operation's name to what happens to its next calls, one after the other: an exception is raised
     instead of the call (the request is lost), ``("after", exception)`` raises it after the call (the answer is lost),
-    a coroutine function is awaited before the call, None lets the call pass.
+    a coroutine function is awaited before the call, None lets the call pass. Where a plan is at its end, ``chance``
+    is asked.
     """
 
     def __init__(self, client: Any) -> None:
         self._client = client
         self.plan: dict[str, list[Any]] = {}
         self.calls: list[tuple[str, dict[str, Any]]] = []
+        self.chance: Callable[[str], Any] = lambda _operation: None
 
     def __getattr__(self, name: str) -> Any:
         operation = getattr(self._client, name)
@@ -70,7 +72,7 @@ class Faults:
         async def call(**arguments: Any) -> Any:
             self.calls.append((name, arguments))
             steps = self.plan.get(name, [])
-            step = steps.pop(0) if steps else None
+            step = steps.pop(0) if steps else self.chance(name)
             match step:
                 case None:
                     return await operation(**arguments)
