@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine import values
 from engine.entry import BranchState, BranchStatus, JoinEntry
-from engine.errors import JoinError, RecordedError, RollbackStopError, UnstorableValueError
+from engine.errors import EvictedError, JoinError, RecordedError, RollbackStopError, UnstorableValueError
 from engine.hooks import error_text, parse_error
 from engine.ops.branch import Branches, Failed, Returned, check, first_stop, merged_wait, scope_of
 
@@ -58,6 +58,10 @@ async def run(scope: Scope, name: str, branches: Mapping[str, Branch], limit: in
             causes = _settle(scope, statuses, branches, outcomes)
             scope.rewrite(key, entry, JoinEntry(branches=statuses), is_urgent=False)
             _raise_unfinished(outcomes)
+            if not all(_has_ended(statuses, branch) for branch in statuses):
+                # Some were not even started, since the run must stop.
+                turn.check()
+                raise EvictedError
             scope.finished(0, composite=key)
             return _result(name, statuses, branches, causes)
         _raise_unfinished({branch: outcome for branch, outcome in outcomes.items() if not _has_ended(statuses, branch)})

@@ -110,7 +110,17 @@ class Loop:
         self._entry = self._scope.record(self._name, LoopEntry(state=data), is_urgent=False)
         self._put_metadata(EntryStatus.RUNNING, None)
 
+    def _prune_again(self, kind: LoopEntry, *, is_over: bool) -> None:
+        """Remove what a crash between the writes of a driver that is not atomic has left of finished iterations."""
+        if self._turn.flusher.is_atomic or self._turn.is_collecting:
+            return
+        assert self._entry is not None
+        index = self._entry.location[-1]
+        assert isinstance(index, int)
+        self._prune(index, kind.iteration + 1 if is_over else kind.iteration - kind.iteration % self._policy.prune_interval)
+
     def _replay(self, kind: LoopEntry, metadata: EntryMetadata | None) -> Any:
+        self._prune_again(kind, is_over=True)
         self._scope.visit_below(self._key)
         if metadata is not None and metadata.completed_at is not None:
             self._scope.finished(metadata.completed_at)
@@ -121,6 +131,7 @@ class Loop:
         assert self._entry is not None
         kind = self._entry.kind
         assert isinstance(kind, LoopEntry)
+        self._prune_again(kind, is_over=False)
         data, iteration = kind.state, kind.iteration
         state = values.decode(data, self._policy.state_type)
         index = self._entry.location[-1]

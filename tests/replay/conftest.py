@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-EXAMPLES = 12
+EXAMPLES = 8
 """Few enough that the whole suite stays quick; a nightly run asks for thousands."""
 
 

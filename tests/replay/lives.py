@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 WORKFLOW_ID = "wf-1"
 RUNS_MAX = 400
-TURNS_BEFORE_IDLE = 60
 WRITES = ("commit", "batch", "batch_delete", "delete_range", "add", "complete")
 
 Phase = Literal["before", "after"]
@@ -133,14 +132,10 @@ class Life:
     async def _settled(self, handle: WorkflowHandle[Any]) -> WorkflowResult[Any]:
         task = handle._task
         while True:
-            for _ in range(TURNS_BEFORE_IDLE):
-                await asyncio.sleep(0)
-                if task.done():
-                    return task.result()
+            await _idle(handle)
+            if task.done():
+                return task.result()
             turn = handle._run.turn
-            if turn is not None and turn.threads:
-                await asyncio.wait([task], timeout=0.002)
-                continue
             waits = None if turn is None or turn.working else turn.pending()
             if waits is not None and self._mode == "live" and self._deliver(list(waits.names or ())):
                 continue
@@ -175,6 +170,19 @@ class Life:
     def inbox(self) -> Counter[str]:
         """The names of the messages in the inbox."""
         return Counter(message.name for message in self.driver.messages)
+
+
+async def _idle(handle: WorkflowHandle[Any]) -> None:
+    """Return when nothing can happen in this loop any more unless the clock moves or a message comes."""
+    loop: Any = asyncio.get_running_loop()
+    while not handle._task.done():
+        await asyncio.sleep(0)
+        turn = handle._run.turn
+        if turn is not None and turn.threads:
+            # A function in a thread gets its time before the clock is moved over its head.
+            await asyncio.wait([handle._task], timeout=0.001)
+        elif not loop._ready:
+            return
 
 
 def _timeless(entry: Entry, metadata: EntryMetadata | None) -> Any:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SEEDS_PER_EXAMPLE = 3
-CRASHES_MAX = 40
+CRASHES_MAX = 25
 
 
 def check_same(straight: Life, other: Life, what: str) -> None:
