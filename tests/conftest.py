@@ -15,12 +15,16 @@ import pytest
 
 from infra.local_stack import LocalStack
 from infra.ministack import MiniStack
+from infra.package import Application
+from infra.place import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LEASE_SECONDS = "5"
-"""Short, so that a test need not wait long for a dead worker's lease to end."""
+PARAMETERS = {"LeaseSeconds": "5", "Timeout": "30"}
+"""Short, so that no test waits long for a dead worker's lease to end, or for an invocation's time to run out."""
+
+APPLICATION = Application(modules="examples.orders,probes", folder=ROOT / "tests" / "e2e" / "app")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -37,5 +41,5 @@ def ministack() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def local_stack() -> Iterator[LocalStack]:
-    with LocalStack.start(parameters={"LeaseSeconds": LEASE_SECONDS}) as started:
+    with LocalStack.start(application=APPLICATION, parameters=PARAMETERS) as started:
         yield started

@@ -1,0 +1,84 @@
+"""Workflows whose bodies leave marks outside of history, so that tests can count what really ran.
+
+Deployed to the local stack, whose functions are processes of this machine: a mark is a line in a file that the test
+named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine import Context, step_context, workflow
+
+VERSION = "first"
+"""Replaced by the test that deploys another build."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Where to leave marks, and how long or how often to do what the workflow does."""
+
+    marks: str = os.devnull
+    linger_s: float = 0.0
+    sleep_s: float = 1.0
+    sleeps: int = 1
+
+
+def leave_mark(marks: str) -> None:
+    """One line: the step, the attempt, the process."""
+    step = step_context()
+    with Path(marks).open("a") as file:
+        file.write(f"{step.step_name} {step.attempt} {os.getpid()}\n")
+
+
+async def linger(marks: str, linger_s: float) -> int:
+    """Take long at the first attempt; gives the attempt that came to its end."""
+    leave_mark(marks)
+    attempt = step_context().attempt
+    await asyncio.sleep(linger_s if attempt == 1 else 0)
+    return attempt
+
+
+@workflow("lingering")
+async def lingering(ctx: Context, plan: Plan) -> int:
+    """A step, a long one, another."""
+    await ctx.step("before", leave_mark, plan.marks)
+    attempt = await ctx.step("during", linger, plan.marks, plan.linger_s, timeout=None)
+    await ctx.step("after", leave_mark, plan.marks)
+    return attempt
+
+
+@workflow("sleeping")
+async def sleeping(ctx: Context, plan: Plan) -> int:
+    """So many sleeps in a row, and a mark at the end."""
+    for number in range(plan.sleeps):
+        await ctx.sleep(f"sleep-{number}", plan.sleep_s)
+    await ctx.step("woken", leave_mark, plan.marks)
+    return plan.sleeps
+
+
+@workflow("listening")
+async def listening(ctx: Context, plan: Plan) -> list[str]:
+    """Every ``word`` up to the word ``end``, each noted by a step."""
+    words: list[str] = []
+    while "end" not in words:
+        message = await ctx.queue.next(f"word-{len(words)}", ["word"])
+        words.append(message.body)
+        await ctx.step(f"note-{len(words)}", leave_mark, plan.marks)
+    return words
+
+
+def version() -> str:
+    """The build that runs."""
+    return VERSION
+
+
+@workflow("upgraded")
+async def upgraded(ctx: Context, _plan: Plan) -> list[str]:
+    """The build before and after a wait."""
+    before = await ctx.step("before", version)
+    await ctx.queue.next("wait", ["go"])
+    return [before, await ctx.step("after", version)]

@@ -1,0 +1,138 @@
+"""A hand on the deployed stack: start, send, look, sweep, and read the marks that bodies left."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from adapters.sqs import Wake, wake_body
+from engine.clock import SystemClock
+from infra.api_client import segment
+from infra.ministack import wait
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from infra.api_client import Reply
+    from infra.local_stack import LocalStack
+
+T = TypeVar("T")
+
+POLL_S = 0.1
+ENDED = frozenset({"completed", "failed", "cancelled"})
+
+
+def until(look: Callable[[], T | None], within_s: float, what: str) -> T:
+    """What ``look`` comes to find within so many seconds."""
+    clock = SystemClock()
+    deadline = clock.now() + int(within_s * 1000)
+    while True:
+        found = look()
+        if found:
+            return found
+        assert clock.now() < deadline, f"not within {within_s} s: {what}"
+        wait(POLL_S)
+
+
+class Probe:
+    """One workflow of the deployed stack, and the file where its bodies leave marks."""
+
+    def __init__(self, stack: LocalStack, workflow_type: str, workflow_id: str, folder: Path) -> None:
+        self.stack = stack
+        self.type = workflow_type
+        self.id = workflow_id
+        self.file = folder / f"{workflow_id}.marks"
+        self.file.touch()
+
+    # --- over HTTP --------------------------------------------------------------------------------------------------
+
+    def call(self, method: str, path: str = "", body: Any = None, *, key: str | None = None, wait_s: int = 0) -> Reply:
+        headers = {} if key is None else {"Idempotency-Key": key}
+        query = {"wait": str(wait_s)} if wait_s else None
+        sent = None if body is None else json.dumps(body).encode()
+        at = f"/workflows/{segment(self.id)}{path}"
+        return self.stack.api.request(method, at, body=sent, headers=headers, query=query)
+
+    def start(self, **plan: Any) -> Reply:
+        body = {"id": self.id, "input": {"marks": str(self.file), **plan}}
+        return self.stack.api.request("POST", f"/workflows/{self.type}", body=json.dumps(body).encode())
+
+    def started(self, **plan: Any) -> Probe:
+        reply = self.start(**plan)
+        assert reply.status == 201, reply.body
+        return self
+
+    def send(self, name: str, body: Any = None, *, key: str | None = None) -> Reply:
+        return self.call("POST", f"/messages/{name}", body, key=key)
+
+    def known(self) -> dict[str, Any]:
+        reply = self.call("GET")
+        assert reply.status == 200, reply.body
+        known: dict[str, Any] = reply.json()
+        return known
+
+    def ending(self, within_s: float = 20) -> dict[str, Any]:
+        """How it ended."""
+        return until(self._ending, within_s, f"{self.id} has ended; {self.known()}")
+
+    def _ending(self) -> dict[str, Any] | None:
+        told: dict[str, Any] = self.call("GET", "/output").json()
+        return told if told["state"] in ENDED else None
+
+    def output(self, within_s: float = 20) -> Any:
+        told = self.ending(within_s)
+        assert told["state"] == "completed", told
+        return told["output"]
+
+    # --- behind the API ---------------------------------------------------------------------------------------------
+
+    def marks(self) -> list[tuple[str, int, int]]:
+        """The marks so far: step, attempt, process."""
+        lines = (line.split() for line in self.file.read_text().splitlines())
+        return [(step, int(attempt), int(pid)) for step, attempt, pid in lines]
+
+    def counts(self) -> dict[str, int]:
+        """How often each step's body began."""
+        return dict(Counter(step for step, _, _ in self.marks()))
+
+    def mark_of(self, step: str, within_s: float = 15) -> tuple[str, int, int]:
+        """The first mark of a step, once there is one."""
+        return until(lambda: next((mark for mark in self.marks() if mark[0] == step), None), within_s, f"{step} runs")
+
+    def wait_for(self, message_name: str, within_s: float = 15) -> None:
+        """Until it waits for a message."""
+        until(lambda: message_name in (self.known()["waiting_for"] or ()), within_s, f"it waits for {message_name}")
+
+    def wake(self, copies: int = 1) -> None:
+        """Put so many wakes of it on the queue, as anybody might."""
+        for _ in range(copies):
+            body = wake_body(Wake(workflow_id=self.id))
+            self.stack.client("sqs").send_message(QueueUrl=self.stack.queue_url, MessageBody=body)
+
+    def told(self, message: str, since_ms: int = 0) -> list[dict[str, Any]]:
+        """The worker's log records of it with this message."""
+        lines = (line for event in self.stack.logs("worker", since_ms) for line in event.splitlines())
+        records = (json.loads(line) for line in lines if line.startswith("{"))
+        return [
+            record for record in records if (record.get("workflow_id"), record.get("message")) == (self.id, message)
+        ]
+
+    def items(self) -> list[dict[str, Any]]:
+        """Everything the table holds of it."""
+        found: list[dict[str, Any]] = self.stack.client("dynamodb").query(
+            TableName=self.stack.table_name,
+            KeyConditionExpression="pk = :id",
+            ExpressionAttributeValues={":id": {"S": self.id}},
+            ConsistentRead=True,
+        )["Items"]
+        return found
+
+
+def sweep(stack: LocalStack) -> dict[str, int]:
+    """Have the sweeper look now instead of at the next minute."""
+    answer = stack.client("lambda").invoke(FunctionName=stack.outputs["SweeperFunction"], Payload=b"{}")
+    told: dict[str, int] = json.loads(answer["Payload"].read())
+    assert "FunctionError" not in answer, told
+    return told

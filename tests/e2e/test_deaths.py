@@ -1,0 +1,51 @@
+"""Workers that die in the middle of a step: the workflow goes on elsewhere, and nothing committed is done again."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+from tests.e2e.probe import sweep, until
+
+if TYPE_CHECKING:
+    from infra.local_stack import LocalStack
+    from tests.e2e.conftest import Make
+    from tests.e2e.probe import Probe
+
+FOUND_WITHIN_S = 30
+MARKS_BEFORE_DEATH = 2
+
+
+def kill_worker_of(stack: LocalStack, pid: int) -> None:
+    assert pid in stack.worker_pids()
+    os.kill(pid, signal.SIGKILL)
+
+
+def find(stack: LocalStack, killed: Probe) -> None:
+    """Sweep until it goes on."""
+    until(lambda: sweep(stack) and len(killed.marks()) > MARKS_BEFORE_DEATH, FOUND_WITHIN_S, "it has been found")
+
+
+def test_a_killed_step_is_tried_again_in_another_process(local_stack: LocalStack, probe: Make) -> None:
+    killed = probe("lingering", "killed").started(linger_s=60)
+    _, attempt, pid = killed.mark_of("during")
+    assert attempt == 1
+    kill_worker_of(local_stack, pid)
+    # Nothing but an overdue entry tells of it: no wake comes, only a sweep finds it.
+    find(local_stack, killed)
+    assert killed.output() == 2
+    steps = [(step, attempt) for step, attempt, _ in killed.marks()]
+    assert steps == [("before", 1), ("during", 1), ("during", 2), ("after", 1)]
+    assert len({pid for step, _, pid in killed.marks() if step == "during"}) == 2
+    attempts = {entry["location"]: entry["attempts"] for entry in killed.call("GET", "/history").json()["entries"]}
+    assert attempts == {"before": 1, "during": 2, "after": 1}
+
+
+def test_an_acknowledged_message_outlives_the_worker(local_stack: LocalStack, probe: Make) -> None:
+    killed = probe("lingering", "killed-with-mail").started(linger_s=60)
+    _, _, pid = killed.mark_of("during")
+    assert killed.send("note", "still here?").status == 202
+    kill_worker_of(local_stack, pid)
+    find(local_stack, killed)
+    assert killed.output() == 2

@@ -1,0 +1,89 @@
+"""Wakes and alarms that come twice, early, late or not at all, and time that runs out."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from infra.ministack import wait
+from tests.e2e.probe import sweep, until
+
+if TYPE_CHECKING:
+    from infra.local_stack import LocalStack
+    from tests.e2e.conftest import Make
+    from tests.e2e.probe import Probe
+
+
+def test_the_same_wake_again_does_nothing(probe: Make) -> None:
+    busy = probe("lingering", "woken-while-busy").started(linger_s=2)
+    busy.mark_of("during")
+    busy.wake(copies=3)
+    assert busy.output() == 1
+    busy.wake(copies=3)
+    dropped = until(
+        lambda: [*busy.told("wake dropped")] if _reasons(busy) >= {"Held", "Ended"} else None, 15, "dropped"
+    )
+    assert len(dropped) >= 2
+    assert busy.counts() == {"before": 1, "during": 1, "after": 1}
+    assert [run["state"] for run in busy.told("run ended")] == ["completed"]
+
+
+def _reasons(probe: Probe) -> set[str]:
+    return {record["reason"] for record in probe.told("wake dropped")}
+
+
+def test_an_early_wake_changes_nothing(probe: Make) -> None:
+    asleep = probe("sleeping", "woken-early").started(sleep_s=4)
+    due_at = until(lambda: asleep.known()["wake_at"], 10, "it sleeps")
+    asleep.wake(copies=2)
+    until(lambda: len(asleep.told("wake dropped")) >= 1, 10, "the wakes are dropped")
+    assert asleep.known()["wake_at"] == due_at
+    assert asleep.marks() == []
+    assert asleep.output() == 1
+    assert datetime.fromisoformat(asleep.known()["ended_at"]) >= datetime.fromisoformat(due_at)
+    assert asleep.counts() == {"woken": 1}
+
+
+def test_a_lost_alarm_is_only_late(local_stack: LocalStack, probe: Make) -> None:
+    asleep = probe("sleeping", "alarm-lost").started(sleep_s=2)
+    until(lambda: asleep.known()["wake_at"] and not asleep.known()["is_running"], 10, "it sleeps")
+    local_stack.client("sqs").purge_queue(QueueUrl=local_stack.queue_url)
+    wait(4)
+    assert asleep.marks() == []
+    until(lambda: sweep(local_stack) and asleep.marks(), 20, "the sweeper finds it")
+    assert asleep.output() == 1
+
+
+def test_a_far_alarm_is_a_schedule_until_it_is_not_needed(local_stack: LocalStack, probe: Make) -> None:
+    schedules = local_stack.client("scheduler")
+    group = local_stack.outputs["ScheduleGroupName"]
+    asleep = probe("sleeping", "far-asleep").started(sleep_s=7200)
+    [schedule] = until(lambda: schedules.list_schedules(GroupName=group)["Schedules"], 10, "it is scheduled")
+    detail = schedules.get_schedule(GroupName=group, Name=schedule["Name"])
+    assert detail["Target"]["Arn"] == local_stack.outputs["QueueArn"]
+    assert detail["ActionAfterCompletion"] == "DELETE"
+    assert asleep.call("POST", "/cancel").status == 200
+    until(lambda: not schedules.list_schedules(GroupName=group)["Schedules"], 10, "it is cleared")
+    assert asleep.known()["state"] == "cancelled"
+
+
+def test_forty_sleeps_in_a_row_are_not_stopped(slow_ones: dict[str, Probe]) -> None:
+    many_sleeps = slow_ones["many sleeps"]
+    assert many_sleeps.output(within_s=90) == 40
+    assert many_sleeps.counts() == {"woken": 1}
+    # Lambda would stop a loop that it detects after some sixteen hops; a sleep that is nearly over is no hop.
+    assert many_sleeps.known()["wakes"] > 16
+
+
+def test_a_step_that_outlives_its_invocation_is_tried_again_at_once(slow_ones: dict[str, Probe]) -> None:
+    overlong = slow_ones["overlong"]
+    assert overlong.output(within_s=60) == 2
+    steps = [(step, attempt) for step, attempt, _ in overlong.marks()]
+    assert steps == [("before", 1), ("during", 1), ("during", 2), ("after", 1)]
+    first, second = overlong.told("run ended")
+    assert (first["outcome"], second["outcome"]) == ("handed on", "ended")
+    assert first["duration_ms"] < 30_000
+    assert second["deaths"] == 0
+    handed_on = datetime.fromisoformat(first["timestamp"])
+    began_again_after_s = (datetime.fromisoformat(second["timestamp"]) - handed_on).total_seconds()
+    assert began_again_after_s < 10
