@@ -18,6 +18,7 @@ from engine.errors import (
     OperatorError,
     RollbackCheckpointError,
     StalledError,
+    UnstorableValueError,
     WorkflowFailedError,
     Yield,
     YieldSwallowedError,
@@ -118,7 +119,7 @@ class Run:
 
     async def _execute(self) -> WorkflowResult[Any]:
         storage = self._storage
-        self._read_input()
+        await self._read_input()
         if storage.state is WorkflowState.ROLLING_BACK:
             return await self._resume_rollback()
         storage.state = WorkflowState.RUNNING
@@ -154,13 +155,17 @@ class Run:
         output = self._storage.output
         return None if output is None else values.decode(output, values.return_type(self._fn))
 
-    def _read_input(self) -> None:
+    async def _read_input(self) -> None:
+        """Keep the input given, or read the one kept; one that does not fit the function's type fails the workflow."""
         if self._storage.input is None:
             data = values.encode(self._given)
             Scope.root(self._new_turn()).check_size(data, "the workflow's input")
             self._storage.set_input(data)
         assert self._storage.input is not None
-        self._input = values.decode(self._storage.input, values.input_type(self._fn, 1))
+        try:
+            self._input = values.decode(self._storage.input, values.input_type(self._fn, 1))
+        except UnstorableValueError as error:
+            raise await self._failed(self._new_turn(), error) from error
 
     def _new_turn(self, *, is_collecting: bool = False) -> Turn:
         self.turn = Turn(

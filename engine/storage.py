@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
-from engine import bare, keys, message_record
+from engine import bare, keys, kept, message_record
 from engine.changes import Changes
 from engine.commit import Commit
 from engine.entry import Entry, EntryMetadata, MessageEntry
@@ -97,7 +97,7 @@ class Storage:
         elif key.startswith(keys.NAMES_PREFIX):
             self._load_name(keys.parse_name_key(key), value)
         elif key == keys.STATE_KEY:
-            self.state = self._flushed_state = _parse_state(value)
+            self.state = self._flushed_state = kept.parse_state(value)
         elif key == keys.OUTPUT_KEY:
             self.output = value
         elif key == keys.ERROR_KEY:
@@ -133,13 +133,13 @@ class Storage:
         """The entry at ``key``, or None."""
         entry = self._entries.get(key)
         if type(entry) is bytes:
-            entry = self._entries[key] = _decode_entry(key, entry)
+            entry = self._entries[key] = kept.decode_entry(key, entry)
         return entry  # type: ignore[return-value]  # decoded above where it was bytes
 
     def put(self, key: bytes, entry: Entry, *, is_urgent: bool = True) -> None:
         """Store an entry, new or changed."""
         if key not in self._entries:
-            insert_key(self.entry_keys, key)
+            kept.insert_key(self.entry_keys, key)
             self._changes.deletes.pop(key, None)
         self._entries[key] = entry
         self._changes.entries[key] = None
@@ -185,7 +185,7 @@ class Storage:
 
     def latest_id(self) -> str | None:
         """The last UUIDv7 of all entries, or None; other ids say nothing of the order of creation."""
-        return max(filter(None, map(_uuid7_of, self._entries.values())), default=None)
+        return max(filter(None, map(kept.uuid7_of, self._entries.values())), default=None)
 
     def remove_range(self, start: bytes, end: bytes) -> list[Entry]:
         """Remove every entry with ``start <= key < end``, with its metadata; the removal rides on the next commit."""
@@ -332,8 +332,10 @@ class Storage:
             for index in range(self._flushed_names, len(self.names))
         ]
         entries, metadata = self._entries, self._metadata
-        puts += [(key, _encoded_entry(entries[key])) for key in changes.entries]
-        puts += [(keys.metadata_key(entry_id), _encoded_metadata(metadata[entry_id])) for entry_id in changes.metadata]
+        puts += [(key, kept.encoded_entry(entries[key])) for key in changes.entries]
+        puts += [
+            (keys.metadata_key(entry_id), kept.encoded_metadata(metadata[entry_id])) for entry_id in changes.metadata
+        ]
         if changes.fields:
             puts += [(key, value) for key, value in changes.fields.items() if value is not None]
         if state is not None:
@@ -357,40 +359,3 @@ class Storage:
             del self._changes.metadata[entry_id]
         self._in_flight = None
         self.is_urgent = True
-
-
-def insert_key(sorted_keys: list[bytes], key: bytes) -> None:
-    """Put ``key`` into its place; mostly that is the end, since names are numbered as they appear."""
-    if not sorted_keys or key > sorted_keys[-1]:
-        sorted_keys.append(key)
-    else:
-        sorted_keys.insert(bisect_left(sorted_keys, key), key)
-
-
-def _uuid7_of(entry: Entry | bytes) -> str | None:
-    # Undecoded, behind the version (two bytes) and the length (one): this is asked of every entry, once a run.
-    if isinstance(entry, bytes):
-        return entry[3:39].decode("ascii", "replace") if entry[2] == 36 and entry[17] == ord("7") else None  # noqa: PLR2004
-    return entry.id if entry.id[14:15] == "7" else None
-
-
-def _decode_entry(key: bytes, value: bytes) -> Entry:
-    try:
-        return bare.decode_entry(value)
-    except CorruptHistoryError as error:
-        raise CorruptHistoryError(f"the entry at key {key.hex()} cannot be read: {error}") from error
-
-
-def _encoded_entry(entry: Entry | bytes) -> bytes:
-    return entry if type(entry) is bytes else bare.encode_entry(entry)  # type: ignore[arg-type]
-
-
-def _encoded_metadata(metadata: EntryMetadata | bytes) -> bytes:
-    return metadata if type(metadata) is bytes else bare.encode_metadata(metadata)  # type: ignore[arg-type]
-
-
-def _parse_state(value: bytes) -> WorkflowState:
-    try:
-        return WorkflowState(value.decode())
-    except ValueError as error:
-        raise CorruptHistoryError(f"unknown workflow state {value[:40]!r}") from error

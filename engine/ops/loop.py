@@ -117,7 +117,9 @@ class Loop:
         assert self._entry is not None
         index = self._entry.location[-1]
         assert isinstance(index, int)
-        self._prune(index, kind.iteration + 1 if is_over else kind.iteration - kind.iteration % self._policy.prune_interval)
+        self._prune(
+            index, kind.iteration + 1 if is_over else kind.iteration - kind.iteration % self._policy.prune_interval
+        )
 
     def _replay(self, kind: LoopEntry, metadata: EntryMetadata | None) -> Any:
         self._prune_again(kind, is_over=True)

@@ -23,7 +23,7 @@ MAY_IMPORT = {
 ENGINE_ORDER = (
     ("errors", "limits", "location"),
     ("entry", "retry", "durations", "signature", "declared", "storable", "shapes", "values", "message_record"),
-    ("schema", "bare", "keys", "lifecycle", "commit", "changes"),
+    ("schema", "bare", "keys", "coordinates", "lifecycle", "commit", "changes"),
     ("driver",),
     ("clock", "ids"),
     ("storage", "hooks", "writing", "flushing"),
