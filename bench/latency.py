@@ -10,10 +10,12 @@ import io
 import json
 import time
 import zipfile
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bench.figure import Figure, Peer, median, percentile
 from bench.subject import BenchFailedError
+from engine.clock import SystemClock
 from infra.local_stack import BUCKET, DEPLOY_TIMEOUT_MS, LocalStack, local_api
 from infra.ministack import wait
 from infra.package import Application
@@ -37,8 +39,9 @@ WARM_UPS = 6
 PAUSE_S = 0.3
 """Seconds between two requests: long enough for either to have ended. A slow one would only be counted as slow."""
 
-SETTLE_S = 3.0
-"""Seconds for workflows to start and reach their waits, and for the last lines of a log to arrive."""
+SETTLE_SECONDS_MAX = 120
+"""Seconds for workflows to reach their waits, and for the last lines of a log to arrive. Design choice: a busy machine
+needs a minute."""
 
 PERCENTILE = 95
 
@@ -50,16 +53,17 @@ def measure(*, is_quick: bool, report: Callable[[str], None]) -> list[Figure]:
     with LocalStack.start(application=Application(modules="bench.waiting", folder=ROOT), report=report) as stack:
         report("deploying the floor")
         floor = _deploy_floor(stack)
+        report("starting workflows")
         for name in names:
             body = json.dumps({"id": name, "input": name}).encode()
-            _request(stack.api, "/workflows/waiting", body)
-        wait(SETTLE_S)
+            _request(stack.api, "POST", "/workflows/waiting", body)
+            _until(partial(_is_waiting, stack.api, name), f"{name} does not wait")
         sent = _send(stack.api, floor, names, report)
-        wait(SETTLE_S)
-        ours, least = (
-            _latencies(sent[name], lines, names)
-            for name, lines in (("ours", stack.logs("worker")), ("floor", _floor_lines(stack)))
-        )
+        arrived = {
+            "ours": _all_arrived(lambda: stack.logs("worker"), names),
+            "floor": _all_arrived(lambda: _floor_lines(stack), names),
+        }
+    ours, least = (_latencies(sent[side], arrived[side], names) for side in ("ours", "floor"))
     note = f"of {count - WARM_UPS} messages, one at a time; the floor in the same run, in turn"
     return [
         Figure(
@@ -90,27 +94,49 @@ def _send(
         body = json.dumps({"sample": name}).encode()
         for side, api, path in (("ours", ours, f"/workflows/{name}/messages/go"), ("floor", floor, "/messages")):
             sent[side][name] = time.time_ns()  # noqa: TID251 - what is measured
-            _request(api, path, body)
+            _request(api, "POST", path, body)
             wait(PAUSE_S)
     return sent
 
 
-def _request(api: ApiClient, path: str, body: bytes) -> None:
-    reply = api.request("POST", path, body=body)
+def _request(api: ApiClient, method: str, path: str, body: bytes | None = None) -> Any:
+    reply = api.request(method, path, body=body)
     if not reply.is_success:
-        raise BenchFailedError(f"POST {path} answers {reply.status}: {reply.body.decode(errors='replace')}")
+        raise BenchFailedError(f"{method} {path} answers {reply.status}: {reply.body.decode(errors='replace')}")
+    return reply.json()
 
 
-def _latencies(sent: dict[str, int], lines: Iterable[str], names: list[str]) -> list[float]:
-    """Milliseconds from sending to arrival, of every sample after the warm-up."""
+def _is_waiting(api: ApiClient, name: str) -> bool:
+    return bool(_request(api, "GET", f"/workflows/{name}")["state"] == "sleeping")
+
+
+def _until(holds: Callable[[], bool], complaint: str) -> None:
+    clock = SystemClock()
+    deadline = clock.now() + SETTLE_SECONDS_MAX * 1000
+    while not holds():
+        if clock.now() > deadline:
+            raise BenchFailedError(f"{complaint} within {SETTLE_SECONDS_MAX} seconds")
+        wait(0.1)
+
+
+def _all_arrived(lines: Callable[[], Iterable[str]], names: list[str]) -> dict[str, int]:
+    """When each sample arrived, once all have."""
+    _until(lambda: len(_arrivals(lines())) >= len(names), "messages got nowhere")
+    return _arrivals(lines())
+
+
+def _arrivals(lines: Iterable[str]) -> dict[str, int]:
+    """When each sample arrived, in nanoseconds, by what the functions have printed."""
     arrived: dict[str, int] = {}
     for line in lines:
         told = _parsed(line)
         if "at_ns" in told:
             arrived.setdefault(told["sample"], told["at_ns"])
-    missing = sorted(set(names) - set(arrived))
-    if missing:
-        raise BenchFailedError(f"{len(missing)} of {len(names)} messages got nowhere: {', '.join(missing[:5])}")
+    return arrived
+
+
+def _latencies(sent: dict[str, int], arrived: dict[str, int], names: list[str]) -> list[float]:
+    """Milliseconds from sending to arrival, of every sample after the warm-up."""
     return [(arrived[name] - sent[name]) / 1e6 for name in names[WARM_UPS:]]
 
 
