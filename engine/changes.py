@@ -1,16 +1,43 @@
-"""What has changed in a history and is not committed yet."""
+"""What has changed in a history and is not committed yet, in groups that must be committed whole and in order."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
+from engine import keys
+
 if TYPE_CHECKING:
-    from engine.commit import Outgoing, Reply
+    from engine.commit import Commit, Outgoing, Reply
     from engine.entry import Message
+
+_MESSAGE_ACTIONS, _REPLY_ACTIONS = 1, 2
+_KEY_BYTES = 64
+
+
+class Room(Struct, frozen=True, kw_only=True):
+    """How much one commit of a driver may carry: bytes of pairs and bodies, and messages (a reply counts twice)."""
+
+    bytes_max: int
+    messages_max: int
+
+    def holds(self, commit: Commit) -> bool:
+        """Whether ``commit`` fits."""
+        size = sum(len(key) + len(value) for key, value in commit.puts)
+        size += sum(len(outgoing.message.body) for outgoing in commit.outgoing)
+        size += sum(len(message.body) for message in commit.returned) + sum(len(reply.body) for reply in commit.replies)
+        moves = len(commit.consumed) + len(commit.returned) + len(commit.outgoing)
+        count = moves * _MESSAGE_ACTIONS + len(commit.replies) * _REPLY_ACTIONS
+        return size <= self.bytes_max and count <= self.messages_max
 
 
 class Changes:
-    """Everything that a commit will carry and that is not committed yet; marks only, values are read when gathered."""
+    """Everything that a commit will carry and that is not committed yet; marks only, values are read when gathered.
+
+    Each mark has the number of its group: what one operation records at once. A message leaves the inbox in the commit
+    that has its record, so a group is never divided; and a later group never goes without the earlier ones.
+    """
 
     __slots__ = (
         "consumed",
@@ -25,15 +52,15 @@ class Changes:
     )
 
     def __init__(self) -> None:
-        self.entries: dict[bytes, None] = {}
-        self.metadata: dict[str, None] = {}
+        self.entries: dict[bytes, int] = {}
+        self.metadata: dict[str, int] = {}
         self.fields: dict[bytes, bytes | None] = {}
-        self.deletes: dict[bytes, None] = {}
-        self.ranges: list[tuple[bytes, bytes]] = []
-        self.consumed: dict[str, None] = {}
-        self.returned: dict[str, Message] = {}
-        self.replies: list[Reply] = []
-        self.outgoing: list[Outgoing] = []
+        self.deletes: dict[bytes, int] = {}
+        self.ranges: list[tuple[int, tuple[bytes, bytes]]] = []
+        self.consumed: dict[str, int] = {}
+        self.returned: dict[str, tuple[int, Message]] = {}
+        self.replies: list[tuple[int, Reply]] = []
+        self.outgoing: list[tuple[int, Outgoing]] = []
 
     def is_empty(self) -> bool:
         """Whether a commit of these would carry nothing."""
@@ -59,9 +86,62 @@ class Changes:
         # A message taken by what failed and given back since has never left the inbox, and the other way round.
         undone = {message_id for message_id in earlier.consumed if message_id in self.returned}
         undone |= {message_id for message_id in earlier.returned if message_id in self.consumed}
-        self.consumed = {key: None for key in (*earlier.consumed, *self.consumed) if key not in undone}
-        self.returned = {
-            key: value for key, value in {**earlier.returned, **self.returned}.items() if key not in undone
-        }
+        consumed = {**earlier.consumed, **self.consumed}
+        returned = {**earlier.returned, **self.returned}
+        self.consumed = {message_id: group for message_id, group in consumed.items() if message_id not in undone}
+        self.returned = {message_id: one for message_id, one in returned.items() if message_id not in undone}
         self.replies[:0] = earlier.replies
         self.outgoing[:0] = earlier.outgoing
+
+    def first_groups(self, sizes: dict[bytes, int], room: Room) -> int:
+        """The last group that fits into ``room`` with all earlier ones, at least the first; ``sizes`` by entry key."""
+        size_of: dict[int, list[int]] = {}
+        for key, group in self.entries.items():
+            _add(size_of, group, size=len(key) + sizes[key])
+        for group in self.metadata.values():
+            _add(size_of, group, size=_KEY_BYTES * 2)
+        for group in self.consumed.values():
+            _add(size_of, group, count=_MESSAGE_ACTIONS)
+        for group, message in self.returned.values():
+            _add(size_of, group, size=len(message.body), count=_MESSAGE_ACTIONS)
+        for group, outgoing in self.outgoing:
+            _add(size_of, group, size=len(outgoing.message.body), count=_MESSAGE_ACTIONS)
+        for group, reply in self.replies:
+            _add(size_of, group, size=len(reply.body), count=_REPLY_ACTIONS)
+        ordered = sorted(size_of)
+        last, size, count = ordered[0], 0, 0
+        for group in ordered:
+            size, count = size + size_of[group][0], count + size_of[group][1]
+            if group is not ordered[0] and (size > room.bytes_max or count > room.messages_max):
+                break
+            last = group
+        return last
+
+    def split(self, last: int) -> tuple[Changes, Changes]:
+        """The changes of the groups up to ``last`` with the input, and those of later ones with the other fields."""
+        first, rest = Changes(), Changes()
+        for key, value in self.fields.items():
+            (first if key == keys.INPUT_KEY else rest).fields[key] = value
+        for key, group in self.entries.items():
+            (first if group <= last else rest).entries[key] = group
+        for entry_id, group in self.metadata.items():
+            (first if group <= last else rest).metadata[entry_id] = group
+        for key, group in self.deletes.items():
+            (first if group <= last else rest).deletes[key] = group
+        for message_id, group in self.consumed.items():
+            (first if group <= last else rest).consumed[message_id] = group
+        for message_id, returned in self.returned.items():
+            (first if returned[0] <= last else rest).returned[message_id] = returned
+        for removed in self.ranges:
+            (first if removed[0] <= last else rest).ranges.append(removed)
+        for reply in self.replies:
+            (first if reply[0] <= last else rest).replies.append(reply)
+        for sent in self.outgoing:
+            (first if sent[0] <= last else rest).outgoing.append(sent)
+        return first, rest
+
+
+def _add(size_of: dict[int, list[int]], group: int, *, size: int = 0, count: int = 0) -> None:
+    known = size_of.setdefault(group, [0, 0])
+    known[0] += size
+    known[1] += count

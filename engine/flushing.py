@@ -8,6 +8,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from engine import limits, writing
+from engine.changes import Room
 from engine.errors import EvictedError
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Flusher:
         "_driver",
         "_hooks",
         "_in_flight",
+        "_room",
         "_storage",
         "_timer",
         "deaths",
@@ -51,6 +53,7 @@ class Flusher:
         self.deaths = deaths
         self.failure: BaseException | None = None
         self.is_atomic = driver.atomic_batch
+        self._room = room_of(driver)
 
     @property
     def is_busy(self) -> bool:
@@ -62,12 +65,15 @@ class Flusher:
         if self._in_flight is not None:
             # What is in flight was gathered before; what is dirty now goes with the next commit, shared by all waiting.
             await self._joined()
-        if self._in_flight is not None:
-            await self._joined()
-        elif self._storage.is_urgent and self.failure is None:
-            await self._shielded(self._write(self._storage.gather()))
-        if self.failure is not None:
-            raise self.failure
+        while True:
+            if self._in_flight is not None:
+                await self._joined()
+            elif self._storage.is_urgent and self.failure is None:
+                await self._shielded(self._write(self._storage.gather(self._room)))
+            if self.failure is not None:
+                raise self.failure
+            if not self._storage.is_partial:
+                return
 
     async def flush_all(self) -> None:
         """Return once everything that is dirty at the call is committed, urgent or not."""
@@ -76,11 +82,15 @@ class Flusher:
 
     async def finish(self, *, alarm: Alarm | None, yields: bool = False, names: tuple[str, ...] | None = None) -> None:
         """Commit everything together with the state and the alarm: the commit that ends a run or a step of its life."""
-        await self.landed()
-        if self.failure is not None:
-            raise self.failure
-        commit = self._storage.gather(alarm=alarm, yields=yields, names=names)
-        await self._shielded(self._write(commit))
+        while True:
+            await self.landed()
+            if self.failure is not None:
+                raise self.failure
+            commit = self._storage.gather(self._room, alarm=alarm, yields=yields, names=names)
+            is_partial = self._storage.is_partial
+            await self._shielded(self._write(commit))
+            if not is_partial:
+                return
 
     def flush_later(self) -> None:
         """Commit soon even if the workflow's code neither goes on nor returns."""
@@ -114,7 +124,9 @@ class Flusher:
         # The failure is kept for whoever acts next; a task of ours that nobody awaits must not raise.
         try:
             with contextlib.suppress(Exception, EvictedError):
-                await self._write(self._storage.gather())
+                await self._write(self._storage.gather(self._room))
+                while self._storage.is_partial:
+                    await self._write(self._storage.gather(self._room))
         finally:
             self._in_flight = None
 
@@ -164,6 +176,15 @@ class Flusher:
             self.deaths = 0
         if changes_history and self._hooks.wants_history:
             await self._hooks.history_updated(storage)
+
+
+def room_of(driver: EngineDriver) -> Room | None:
+    """What one commit of ``driver`` may carry, or None where it does not say."""
+    bytes_max: int | None = getattr(driver, "commit_bytes_max", None)
+    messages_max: int | None = getattr(driver, "commit_messages_max", None)
+    if bytes_max is None and messages_max is None:
+        return None
+    return Room(bytes_max=bytes_max or limits.U64_MAX, messages_max=messages_max or limits.U64_MAX)
 
 
 @types.coroutine

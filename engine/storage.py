@@ -8,9 +8,9 @@ where they stay until ``settled`` says that every write has succeeded or ``resto
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from engine import bare, keys, kept, message_record
+from engine import bare, kept, keys, message_record
 from engine.changes import Changes
 from engine.commit import Commit
 from engine.entry import Entry, EntryMetadata, MessageEntry
@@ -20,6 +20,7 @@ from engine.lifecycle import WorkflowState
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from engine.changes import Room
     from engine.commit import Alarm, Outgoing, Reply
     from engine.entry import Message
 
@@ -32,6 +33,7 @@ class Storage:
         entry_keys: the keys of all entries, sorted, so that a scope is a slice.
         loaded_count: how many entries an earlier run left; 0 means that nothing can be unvisited.
         state: the workflow's state as of now, committed or not.
+        is_partial: the last gathered commit had no room for everything; the next one carries more of it.
         is_urgent: something changed that must be committed before anything else acts.
     """
 
@@ -40,6 +42,7 @@ class Storage:
         "_entries",
         "_flushed_names",
         "_flushed_state",
+        "_group",
         "_in_flight",
         "_metadata",
         "_name_index",
@@ -47,6 +50,7 @@ class Storage:
         "entry_keys",
         "error",
         "input",
+        "is_partial",
         "is_urgent",
         "loaded_count",
         "names",
@@ -65,6 +69,8 @@ class Storage:
         self.output: bytes | None = None
         self.error: bytes | None = None
         self.is_urgent = False
+        self.is_partial = False
+        self._group = 0
         self._name_index: dict[str, int] = {}
         self._entries: dict[bytes, Entry | bytes] = {}
         self._metadata: dict[str, EntryMetadata | bytes] = {}
@@ -142,7 +148,7 @@ class Storage:
             kept.insert_key(self.entry_keys, key)
             self._changes.deletes.pop(key, None)
         self._entries[key] = entry
-        self._changes.entries[key] = None
+        self._changes.entries[key] = self._group
         self.visited.add(key)
         if is_urgent:
             self.is_urgent = True
@@ -157,7 +163,7 @@ class Storage:
     def put_metadata(self, entry_id: str, metadata: EntryMetadata) -> None:
         """Store an entry's metadata, new or changed."""
         self._metadata[entry_id] = metadata
-        self._changes.metadata[entry_id] = None
+        self._changes.metadata[entry_id] = self._group
 
     def below(self, scope_key: bytes) -> list[bytes]:
         """The keys of every entry below ``scope_key`` (itself left out), sorted."""
@@ -195,14 +201,14 @@ class Storage:
             return []
         del self.entry_keys[low:high]
         entries = [self._remove(key) for key in removed]
-        self._changes.ranges.append((start, end))
+        self._changes.ranges.append((self._group, (start, end)))
         return entries
 
     def remove(self, key: bytes) -> None:
         """Remove one entry with its metadata; the removal rides on the next commit."""
         del self.entry_keys[bisect_left(self.entry_keys, key)]
         self._remove(key)
-        self._changes.deletes[key] = None
+        self._changes.deletes[key] = self._group
 
     def _remove(self, key: bytes) -> Entry:
         entry = self.find(key)
@@ -212,7 +218,7 @@ class Storage:
         self._changes.entries.pop(key, None)
         self._changes.metadata.pop(entry.id, None)
         if self._metadata.pop(entry.id, None) is not None:
-            self._changes.deletes[keys.metadata_key(entry.id)] = None
+            self._changes.deletes[keys.metadata_key(entry.id)] = self._group
         return entry
 
     def entries(self) -> Iterator[tuple[bytes, Entry]]:
@@ -236,7 +242,7 @@ class Storage:
     def consume(self, message: Message) -> None:
         """``message`` leaves the inbox with the next commit."""
         self._changes.returned.pop(message.id, None)
-        self._changes.consumed[message.id] = None
+        self._changes.consumed[message.id] = self._group
         self.hold(message.id)
         self.is_urgent = True
 
@@ -250,7 +256,7 @@ class Storage:
         if message.id in self._changes.consumed:
             del self._changes.consumed[message.id]
         else:
-            self._changes.returned[message.id] = message
+            self._changes.returned[message.id] = (self._group, message)
         self.is_urgent = True
 
     def is_recorded(self, message_id: str) -> bool:
@@ -267,12 +273,12 @@ class Storage:
 
     def reply(self, reply: Reply) -> None:
         """Answer a completable message with the next commit."""
-        self._changes.replies.append(reply)
+        self._changes.replies.append((self._group, reply))
         self.is_urgent = True
 
     def send(self, outgoing: Outgoing) -> None:
         """Send a message with the next commit."""
-        self._changes.outgoing.append(outgoing)
+        self._changes.outgoing.append((self._group, outgoing))
         self.is_urgent = True
 
     # --- fields -------------------------------------------------------------------------------------------------
@@ -299,32 +305,41 @@ class Storage:
         """Whether a commit now would write anything."""
         return self.is_dirty() or self.state is not self._flushed_state
 
-    def is_state_committed(self) -> bool:
-        """Whether the state as of now is what is stored."""
-        return self.state is self._flushed_state
+    def close_group(self) -> None:
+        """What was recorded since the last call belongs together, and is committed whole."""
+        self._group += 1
 
     def gather(
-        self, *, alarm: Alarm | None = None, yields: bool = False, names: tuple[str, ...] | None = None
+        self,
+        room: Room | None = None,
+        *,
+        alarm: Alarm | None = None,
+        yields: bool = False,
+        names: tuple[str, ...] | None = None,
     ) -> Commit:
-        """Everything uncommitted as one commit. Follow it with ``settled`` or ``restore``, before the next one."""
+        """Everything uncommitted as one commit. Follow it with ``settled`` or ``restore``, before the next one.
+
+        What does not fit into ``room`` stays behind (``is_partial``), and so do the state and the alarm: gather again.
+        """
         assert self._in_flight is None
-        changes, self._changes = self._changes, Changes()
-        self._in_flight = changes
-        self.is_urgent = False
+        changes = self._changes
         state = None if self.state is self._flushed_state else self.state
-        return Commit(
-            puts=self._encode_puts(changes, state),
-            deletes=[*changes.deletes, *(key for key, value in changes.fields.items() if value is None)],
-            ranges=changes.ranges,
-            consumed=list(changes.consumed),
-            replies=changes.replies,
-            returned=list(changes.returned.values()),
-            outgoing=changes.outgoing,
-            alarm=alarm,
-            state=state,
-            yields=yields,
-            names=names,
-        )
+        puts = self._encode_puts(changes, state)
+        commit = _commit(changes, puts, alarm=alarm, state=state, yields=yields, names=names)
+        self.is_partial = False
+        if room is not None and not room.holds(commit):
+            sizes = {key: len(kept.encoded_entry(self._entries[key])) for key in changes.entries}
+            first, rest = changes.split(changes.first_groups(sizes, room)) if sizes else (changes, Changes())
+            self.is_partial = not rest.is_empty()
+            if self.is_partial:
+                commit = _commit(first, self._encode_puts(first, None))
+                changes = first
+                self._changes = rest
+        self._in_flight = changes
+        if not self.is_partial:
+            self._changes = Changes()
+        self.is_urgent = self.is_partial
+        return commit
 
     def _encode_puts(self, changes: Changes, state: WorkflowState | None) -> list[tuple[bytes, bytes]]:
         puts = [
@@ -359,3 +374,16 @@ class Storage:
             del self._changes.metadata[entry_id]
         self._in_flight = None
         self.is_urgent = True
+
+
+def _commit(changes: Changes, puts: list[tuple[bytes, bytes]], **ending: Any) -> Commit:
+    return Commit(
+        puts=puts,
+        deletes=[*changes.deletes, *(key for key, value in changes.fields.items() if value is None)],
+        ranges=[removed for _, removed in changes.ranges],
+        consumed=list(changes.consumed),
+        replies=[reply for _, reply in changes.replies],
+        returned=[message for _, message in changes.returned.values()],
+        outgoing=[outgoing for _, outgoing in changes.outgoing],
+        **ending,
+    )

@@ -163,6 +163,7 @@ class Turn:
 
     async def recorded(self) -> None:
         """Something was recorded: commit it before anything else acts, or at once where the driver is not atomic."""
+        self.storage.close_group()
         if self.flusher.is_atomic:
             self.flusher.flush_later()
         else:

@@ -243,11 +243,9 @@ class Attempt:
     async def _after_record(self) -> None:
         """The result must be durable before anything else acts; on most stores that can wait for the next operation."""
         if self.policy.is_ephemeral:
-            return
-        if self.turn.flusher.is_atomic:
-            self.turn.flusher.flush_later()
+            self.turn.storage.close_group()
         else:
-            await self.turn.flush()
+            await self.turn.recorded()
 
     def _interrupted(self) -> None:
         """The attempt was cut short: by the hard end of an eviction it counts, by anything else it never happened."""

@@ -162,6 +162,7 @@ class Loop:
             )
             if is_pruning(iteration, self._policy):
                 self._prune(index, iteration)
+                turn.storage.close_group()
                 pruned_before = iteration
                 await self._flush_pruned()
 

@@ -1,0 +1,63 @@
+"""Entries and metadata as a storage keeps them: the stored bytes until somebody looks, then the record."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+from engine import bare
+from engine.errors import CorruptHistoryError
+from engine.lifecycle import WorkflowState
+
+if TYPE_CHECKING:
+    from engine.entry import Entry, EntryMetadata
+
+
+def insert_key(sorted_keys: list[bytes], key: bytes) -> None:
+    """Put ``key`` into its place; mostly that is the end, since names are numbered as they appear."""
+    if not sorted_keys or key > sorted_keys[-1]:
+        sorted_keys.append(key)
+    else:
+        sorted_keys.insert(bisect_left(sorted_keys, key), key)
+
+
+def uuid7_of(entry: Entry | bytes) -> str | None:
+    """The id of an entry where that is a UUIDv7, else None."""
+    # Undecoded, behind the version (two bytes) and the length (one): this is asked of every entry, once a run.
+    if isinstance(entry, bytes):
+        return entry[3:39].decode("ascii", "replace") if entry[2] == 36 and entry[17] == ord("7") else None  # noqa: PLR2004
+    return entry.id if entry.id[14:15] == "7" else None
+
+
+def decode_entry(key: bytes, value: bytes) -> Entry:
+    """The entry stored at ``key``.
+
+    Raises:
+        CorruptHistoryError: the bytes are no entry; it names the key.
+    """
+    try:
+        return bare.decode_entry(value)
+    except CorruptHistoryError as error:
+        raise CorruptHistoryError(f"the entry at key {key.hex()} cannot be read: {error}") from error
+
+
+def encoded_entry(entry: Entry | bytes) -> bytes:
+    """The stored form of an entry."""
+    return entry if type(entry) is bytes else bare.encode_entry(entry)  # type: ignore[arg-type]
+
+
+def encoded_metadata(metadata: EntryMetadata | bytes) -> bytes:
+    """The stored form of metadata."""
+    return metadata if type(metadata) is bytes else bare.encode_metadata(metadata)  # type: ignore[arg-type]
+
+
+def parse_state(value: bytes) -> WorkflowState:
+    """The state whose stored text is ``value``.
+
+    Raises:
+        CorruptHistoryError: there is no such state.
+    """
+    try:
+        return WorkflowState(value.decode())
+    except ValueError as error:
+        raise CorruptHistoryError(f"unknown workflow state {value[:40]!r}") from error
