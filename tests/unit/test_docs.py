@@ -24,8 +24,10 @@ from adapters.dynamodb import limits as dynamodb_limits
 from engine import errors
 from engine import limits as engine_limits
 from engine.context import Context
+from engine.handle import run_workflow
 from engine.queue_context import Queue
 from engine.registry import REGISTRY
+from engine.testing import MemoryDriver, VirtualClock, drive
 from handlers import calls, problems
 from handlers.routes import ROUTES
 from infra import cli
@@ -43,6 +45,7 @@ OTHERS = frozenset({"cd", "curl", "mkdir", "aws", "export", "."})
 """First words of commands that are not ours to check."""
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_SPANNED_COMMAND = re.compile(r"`((?:torpor|make|\.venv/bin/\w+|python) [^`]+)`")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +107,20 @@ async def test_python_blocks_run(page: str, namespace: dict[str, Any]) -> None:
                     await answer
 
 
+async def test_the_first_workflow_runs(namespace: dict[str, Any]) -> None:
+    for block in Block.all_of("README.md"):
+        if block.language == "python":
+            types.FunctionType(block.code("README.md"), namespace)()
+    clock = VirtualClock()
+    driver = MemoryDriver(clock=clock)
+    handle = run_workflow("ada", namespace["signup"], "ada@example.com", driver, clock=clock)
+    await handle.message("clicked")
+    await handle.result
+    assert (await drive("ada", namespace["signup"], None, driver, clock)).output == "ada@example.com is active"
+    late = await drive("bob", namespace["signup"], "bob@example.com", MemoryDriver(clock=clock), clock)
+    assert late.output == "expired"
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_blocks_say_what_they_are(page: str) -> None:
     languages = {block.language for block in Block.all_of(page)}
@@ -115,6 +132,8 @@ def test_commands_exist(page: str) -> None:
     for block in Block.all_of(page):
         for command in commands_of(block):
             check_command(command)
+    for command in _SPANNED_COMMAND.findall(_BLOCK.sub("", read(page))):
+        check_command(command)
 
 
 def commands_of(block: Block) -> list[str]:
