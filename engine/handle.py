@@ -93,17 +93,28 @@ class WorkflowHandle(Generic[T]):
             else:
                 self._grace = self._run.clock.call_later(grace, self._run.stop)
 
-    async def cancel(self) -> None:
-        """Cancel the workflow: a run in progress ends with ``state="cancelled"``, and no later one runs it."""
+    async def cancel(self, *, rollback: bool = False) -> None:
+        """Cancel the workflow: a run in progress ends with ``state="cancelled"``, and no later one runs it.
+
+        With ``rollback`` its completed steps are undone first: a run in progress is stopped, the state becomes
+        ``rolling_back``, and the next run, which is due at once, undoes them and ends as ``cancelled``. A step that was
+        cut short is not undone. A workflow that rolls back already goes on to the end it was going to have.
+        """
         if not self._task.done():
-            self._run.is_cancelled = True
+            self._run.is_cancelled = not rollback
             self._run.stop()
             await asyncio.wait([self._task])
         storage = await self._load()
-        if storage.state in ENDED:
+        if storage.state in ENDED or (rollback and storage.state is WorkflowState.ROLLING_BACK):
             return
-        storage.state = WorkflowState.CANCELLED
-        await self._write(storage, Alarm(None, self.workflow_id))
+        if rollback:
+            # The absence of an error is what tells this rollback from that of a failure.
+            storage.set_error(None)
+            storage.state = WorkflowState.ROLLING_BACK
+            await self._write(storage, Alarm(self._run.clock.now(), self.workflow_id))
+        else:
+            storage.state = WorkflowState.CANCELLED
+            await self._write(storage, Alarm(None, self.workflow_id))
 
     async def recover(self) -> None:
         """Let a failed workflow go on: what had failed may be tried again. Does nothing in any other state."""

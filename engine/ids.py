@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _COUNTER_MAX = (1 << 74) - 1
 _DIGITS = 32
+_STRIDE_BYTES = 7
 
 
 class Ids:
@@ -58,4 +59,7 @@ class Ids:
             return
         millisecond = number >> 80
         counter = (number >> 64 & 0xFFF) << 62 | number & ((1 << 62) - 1)
-        self._millisecond, self._counter = max((self._millisecond, self._counter), (millisecond, counter))
+        if (millisecond, counter) >= (self._millisecond, self._counter):
+            # A random stride ahead: what that process made after it may be pruned by now, and must not be made again.
+            stride = int.from_bytes(self._random_bytes(_STRIDE_BYTES), "big")
+            self._millisecond, self._counter = millisecond, min(counter + stride, _COUNTER_MAX)

@@ -8,6 +8,8 @@ from engine import message_record
 from engine.entry import MessageEntry, SleepEntry, SleepState
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from engine.entry import Entry, EntryMetadata
 
 
@@ -21,3 +23,8 @@ def instant_of(entry: Entry, metadata: EntryMetadata | None) -> int:
     if isinstance(kind, MessageEntry):
         return message_record.decode(kind.name, kind.data).created_at
     return 0
+
+
+def first_instant(metadata: Iterable[EntryMetadata], otherwise: int) -> int:
+    """When the first of these entries was created (milliseconds); ``otherwise`` where there is none."""
+    return min((each.created_at for each in metadata), default=otherwise)

@@ -23,6 +23,7 @@ NEXT: dict[WorkflowState, frozenset[WorkflowState]] = {
     _S.PENDING: frozenset({_S.RUNNING, _S.SLEEPING, _S.COMPLETED, _S.FAILED, _S.ROLLING_BACK, _S.CANCELLED}),
     _S.RUNNING: frozenset({_S.SLEEPING, _S.COMPLETED, _S.FAILED, _S.ROLLING_BACK, _S.CANCELLED}),
     _S.SLEEPING: frozenset({_S.RUNNING, _S.COMPLETED, _S.FAILED, _S.ROLLING_BACK, _S.CANCELLED}),
+    # To failed where a failure began it, to cancelled where cancel(rollback=True) did, or a cancel that did not wait.
     _S.ROLLING_BACK: frozenset({_S.FAILED, _S.CANCELLED}),
     # Only a request from outside leaves an ended state: recover() and replay both go to sleeping.
     _S.FAILED: frozenset({_S.SLEEPING}),

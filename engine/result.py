@@ -6,6 +6,8 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
+from engine import values
+from engine.errors import WorkflowFailedError
 from engine.lifecycle import WorkflowState
 
 T = TypeVar("T")
@@ -23,3 +25,11 @@ class WorkflowResult(Struct, Generic[T], frozen=True, kw_only=True):
     output: T | None = None
     sleep_until: int | None = None
     waiting_for_messages: list[str] | None = None
+
+
+def stored_failure(stored: bytes | None) -> WorkflowFailedError:
+    """The failure that a workflow's stored error tells of."""
+    if stored is None:
+        return WorkflowFailedError("Error", "the workflow failed")
+    error = values.decode_error(stored)
+    return WorkflowFailedError(error.name, error.message, error.metadata)

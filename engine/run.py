@@ -19,16 +19,16 @@ from engine.errors import (
     RollbackCheckpointError,
     StalledError,
     UnstorableValueError,
-    WorkflowFailedError,
     Yield,
     YieldSwallowedError,
 )
 from engine.flushing import Flusher
 from engine.hooks import RunErrorEvent, error_info
+from engine.instants import first_instant
 from engine.lifecycle import WorkflowState
 from engine.live import keep_alive
 from engine.ops.rollback import undo_all
-from engine.result import WorkflowResult
+from engine.result import WorkflowResult, stored_failure
 from engine.scope import Scope, swallowed
 from engine.signature import adapt
 from engine.storage import Storage
@@ -145,10 +145,12 @@ class Run:
             case WorkflowState.COMPLETED:
                 return WorkflowResult(state=WorkflowState.COMPLETED, output=self._stored_output())
             case WorkflowState.FAILED:
-                raise stored_failure(storage)
+                raise stored_failure(storage.error)
         self._flusher = Flusher(storage, self.driver, self.clock, self.hooks, self.driver.deaths)
         started_at = self.driver.started_at
-        self._started_at = _first_instant(storage, self.clock.now()) if started_at is None else started_at
+        self._started_at = (
+            first_instant(storage.all_metadata().values(), self.clock.now()) if started_at is None else started_at
+        )
         return None
 
     def _stored_output(self) -> Any:
@@ -342,9 +344,13 @@ class Run:
         evicted = await self._roll_back()
         if evicted is not None:
             return WorkflowResult(state=self._storage.state)
-        self._storage.state = WorkflowState.FAILED
+        # A failure is stored before its rollback begins; a cancellation leaves none (see WorkflowHandle.cancel).
+        is_cancelled = self._storage.error is None
+        self._storage.state = WorkflowState.CANCELLED if is_cancelled else WorkflowState.FAILED
         await self._finish(Alarm(None, self.workflow_id))
-        raise stored_failure(self._storage)
+        if is_cancelled:
+            return WorkflowResult(state=WorkflowState.CANCELLED)
+        raise stored_failure(self._storage.error)
 
     async def _roll_back(self) -> BaseException | None:
         """Undo completed steps; the eviction that cut it short, or None."""
@@ -378,6 +384,9 @@ class Run:
             # Whatever the code did on its way to the frontier has happened before, and was dealt with then.
             work.exception()
         turn.close()
+        if self._storage.error is None and isinstance(turn.fatal, HistoryDivergedError):
+            # A failed workflow had replayed this far. Code that never did may miss steps that have to be undone.
+            raise turn.fatal
         return turn.undos
 
 
@@ -390,16 +399,3 @@ def _stalled(deaths: int) -> StalledError:
     return StalledError(
         f"the process died {deaths} times in a row; mend the cause (memory, an endless loop), then call recover()"
     )
-
-
-def stored_failure(storage: Storage) -> WorkflowFailedError:
-    """The error of a workflow that has failed, from history."""
-    if storage.error is None:
-        return WorkflowFailedError("Error", "the workflow failed")
-    stored = values.decode_error(storage.error)
-    return WorkflowFailedError(stored.name, stored.message, stored.metadata)
-
-
-def _first_instant(storage: Storage, now: int) -> int:
-    """The start of a workflow as far as its history tells (milliseconds)."""
-    return min((metadata.created_at for metadata in storage.all_metadata().values()), default=now)

@@ -135,7 +135,7 @@ async def run(scope: Scope, name: str, fn: Callable[..., Any], args: tuple[Any, 
     _, entry = scope.open(name, StepEntry)
     while True:
         verdict, metadata = _look(scope, name, entry, policy)
-        if turn.charge and turn.storage.is_urgent and not isinstance(verdict, Replay):
+        if turn.charge and turn.storage.is_urgent and _is_news(verdict):
             # Deaths are charged to what starts before this run's first commit: what is not committed yet comes first.
             scope.frontier()
             await turn.before_acting()
@@ -160,6 +160,10 @@ async def run(scope: Scope, name: str, fn: Callable[..., Any], args: tuple[Any, 
                 if is_over:
                     return value
                 entry = attempting.entry
+
+
+def _is_news(verdict: Replay | Failed | BackOff | Run) -> bool:
+    return isinstance(verdict, Run) or (isinstance(verdict, Failed) and verdict.is_news)
 
 
 def _look(
