@@ -8,7 +8,7 @@ from engine import message_record
 from engine.entry import MessageEntry, SleepEntry, SleepState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Mapping
 
     from engine.entry import Entry, EntryMetadata
 
@@ -25,6 +25,6 @@ def instant_of(entry: Entry, metadata: EntryMetadata | None) -> int:
     return 0
 
 
-def first_instant(metadata: Iterable[EntryMetadata], otherwise: int) -> int:
+def first_instant(metadata: Mapping[str, EntryMetadata], otherwise: int) -> int:
     """When the first of these entries was created (milliseconds); ``otherwise`` where there is none."""
-    return min((each.created_at for each in metadata), default=otherwise)
+    return min((each.created_at for each in metadata.values()), default=otherwise)
