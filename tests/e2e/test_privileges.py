@@ -24,7 +24,7 @@ ORDER = {
 }
 
 MISREAD = "scheduler:"
-"""The local AWS looks for every schedule in the group ``default``, whichever group the call names, and so refuses ours."""
+"""The local AWS looks for every schedule in the group ``default``, whatever the call names, and so refuses ours."""
 
 ENDED_WITHIN_S = 60.0
 POLL_S = 0.5
