@@ -83,7 +83,7 @@ async def test_a_wake_for_nothing(ministack_place: Place) -> None:
 
 async def test_a_loop_costs_little_more_than_its_steps(ministack_place: Place) -> None:
     driver = await ministack_place.started()
-    count = 600
+    count = 400
     before = driver.meter.write_units
     for number in range(count):
         puts = [(b"state", bytes(80)), (b"entry%d" % (number % 20), bytes(80))]
