@@ -158,9 +158,13 @@ class Flusher:
         if not task.cancelled():
             task.exception()
 
-    async def _write(self, commit: Commit) -> None:
+    def _write(self, commit: Commit) -> Coroutine[Any, Any, None]:
+        """Write what was gathered just now: a task begins later, when others may have registered further names."""
+        return self._written(commit, len(self._storage.names))
+
+    async def _written(self, commit: Commit, names_count: int) -> None:
         storage = self._storage
-        names_count, changes_history = len(storage.names), bool(commit.puts or commit.deletes or commit.ranges)
+        changes_history = bool(commit.puts or commit.deletes or commit.ranges)
         try:
             if self.is_atomic:
                 await self._driver.commit(commit)
