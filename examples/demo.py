@@ -236,7 +236,7 @@ def _keep(stack: LocalStack, view: View) -> None:
         view.line(f"  AWS endpoint  {stack.endpoint}")
         view.line(f"  HTTP API      {stack.endpoint} with the header Host: {stack.api_host}")
         view.line("  in another terminal, in this folder:")
-        for command in ("list", "get order-1001", "history order-1004", "start order --input @order.json"):
+        for command in ("list", "get order-1001", "history order-1004", "dump order-1005"):
             view.line(f"    .venv/bin/torpor {command}")
         while stack.ministack.is_running:
             wait(1.0)
@@ -255,11 +255,15 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with LocalStack.start(parameters=PARAMETERS, report=view.note) as stack:
-            is_good = Demo(stack, read_orders(), view).play()
-            if options.keep:
-                _keep(stack, view)
+            try:
+                is_good = Demo(stack, read_orders(), view).play()
+                if options.keep:
+                    _keep(stack, view)
+            except KeyboardInterrupt:
+                view.finish()
+                view.note("ending the local AWS")
+                raise
     except KeyboardInterrupt:
-        view.note("stopped")
         return 130
     except DeployError as error:
         view.line(f"demo: {error}")
