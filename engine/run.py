@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec.structs import replace
+
 from engine import limits, values
 from engine.commit import Alarm
-from engine.context import Context
 from engine.errors import (
     CommitTooLarge,
-    ControlFlow,
     EvictedError,
     FencedError,
     HistoryDivergedError,
@@ -26,10 +26,10 @@ from engine.flushing import Flusher
 from engine.hooks import RunErrorEvent, error_info
 from engine.instants import first_instant
 from engine.lifecycle import WorkflowState
-from engine.live import keep_alive
 from engine.ops.rollback import undo_all
+from engine.passage import Passage, collect, perform
 from engine.result import WorkflowResult, stored_failure
-from engine.scope import Scope, swallowed
+from engine.scope import Scope
 from engine.signature import adapt
 from engine.storage import Storage
 from engine.turn import AbortEvent, Turn
@@ -71,12 +71,11 @@ class Run:
         self.turn: Turn | None = None
         self.is_cancelled = False
         self._fn = fn
-        self._body = adapt(fn)
+        self._passage = Passage(body=adapt(fn), given=None, returns=values.return_type(fn))
         self._given = given
         self._is_live = is_live
         self._storage = Storage()
         self._flusher: Flusher | None = None
-        self._input: Any = None
         self._started_at = 0
 
     # --- from outside -----------------------------------------------------------------------------------------------
@@ -163,9 +162,10 @@ class Run:
             self._storage.set_input(data)
         assert self._storage.input is not None
         try:
-            self._input = values.decode(self._storage.input, values.input_type(self._fn, 1))
+            given = values.decode(self._storage.input, values.input_type(self._fn, 1))
         except UnstorableValueError as error:
             raise await self._failed(self._new_turn(), error) from error
+        self._passage = replace(self._passage, given=given)
 
     def _new_turn(self, *, is_collecting: bool = False) -> Turn:
         self.turn = Turn(
@@ -187,7 +187,7 @@ class Run:
 
     async def _run_once(self, turn: Turn) -> WorkflowResult[Any]:
         try:
-            output = await self._call(turn)
+            output = await perform(turn, self._passage, self._store_sleep, is_cancelled=lambda: self.is_cancelled)
         except InboxMovedError:
             raise
         except Yield as signal:
@@ -204,51 +204,6 @@ class Run:
         finally:
             turn.close()
         return await self._completed(output)
-
-    async def _call(self, turn: Turn) -> tuple[bytes, Any]:
-        root = Scope.root(turn)
-        work = turn.spawn(lambda: self._workflow(turn, root))
-        try:
-            if self._is_live:
-                await keep_alive(turn, work, lambda waits: self._store_sleep(turn, waits))
-            await asyncio.wait([work])
-        except asyncio.CancelledError:
-            turn.stop()
-            raise
-        finally:
-            await turn.drain()
-        value = work.result()
-        return root.store(value, values.return_type(self._fn), "the workflow")
-
-    async def _workflow(self, turn: Turn, root: Scope) -> Any:
-        try:
-            value = await self._body(Context(root), self._input)
-        except Yield:
-            # A yield that reaches the top as it was raised: unless something else has ended the run meanwhile.
-            _raise_fatal(turn)
-            raise
-        except ControlFlow:
-            _raise_fatal(turn)
-            raise
-        except asyncio.CancelledError:
-            raise
-        except Exception:
-            _raise_fatal(turn)
-            if turn.is_unwinding:
-                raise turn.fail(swallowed(root)) from None
-            if turn.is_refusing:
-                raise EvictedError from None
-            raise
-        _raise_fatal(turn)
-        if turn.is_unwinding:
-            raise turn.fail(swallowed(root))
-        if turn.is_refusing:
-            turn.check()
-            raise EvictedError
-        root.close()
-        if self.is_cancelled:
-            raise EvictedError
-        return value
 
     async def _store_sleep(self, turn: Turn, waits: Yield) -> None:
         self._storage.state = WorkflowState.SLEEPING
@@ -352,7 +307,10 @@ class Run:
 
     async def _roll_back(self) -> BaseException | None:
         """Undo completed steps; the eviction that cut it short, or None."""
-        undos = await self._collect()
+        self._storage.begin_run()
+        undos = await collect(
+            self._new_turn(is_collecting=True), self._passage, has_failed=self._storage.error is not None
+        )
         if self.abort.is_set():
             # What was collected may be cut short: whoever runs the workflow next collects anew.
             return EvictedError()
@@ -369,28 +327,6 @@ class Run:
         except EvictedError as evicted:
             return evicted
         return None
-
-    async def _collect(self) -> list[Any]:
-        """The undos of every completed step, from a read-only replay that ends where history does."""
-        self._storage.begin_run()
-        turn = self._new_turn(is_collecting=True)
-        root = Scope.root(turn)
-        work = turn.spawn(lambda: self._body(Context(root), self._input))
-        await asyncio.wait([work])
-        await turn.drain()
-        if not work.cancelled():
-            # Whatever the code did on its way to the frontier has happened before, and was dealt with then.
-            work.exception()
-        turn.close()
-        if self._storage.error is None and isinstance(turn.fatal, HistoryDivergedError):
-            # A failed workflow had replayed this far. Code that never did may miss steps that have to be undone.
-            raise turn.fatal
-        return turn.undos
-
-
-def _raise_fatal(turn: Turn) -> None:
-    if turn.fatal is not None:
-        raise turn.fatal
 
 
 def _stalled(deaths: int) -> StalledError:

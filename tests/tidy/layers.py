@@ -26,12 +26,12 @@ ENGINE_ORDER = (
     ("schema", "bare", "keys", "coordinates", "lifecycle", "commit", "changes"),
     ("driver",),
     ("clock", "ids"),
-    ("storage", "hooks", "writing", "flushing"),
+    ("kept", "storage", "hooks", "writing", "flushing"),
     ("instants", "turn", "scope", "scope_log"),
     ("ops.attempt", "ops.branch", "ops.rollback"),
     ("ops.step", "ops.sleep", "ops.queue", "ops.loop", "ops.join", "ops.race", "ops.version", "ops.recovery"),
     ("queue_context", "context"),
-    ("registry", "result", "revival", "live", "run", "handle", "inspect"),
+    ("registry", "result", "revival", "live", "passage", "run", "handle", "inspect"),
     ("virtual_clock", "sorted_pairs", "memory", "testing"),
 )
 """The engine's modules from the bottom up. A module may import those of earlier lines and, on its own line, those to

@@ -1,0 +1,109 @@
+"""One passage through a workflow's code in one turn: for what it does, or only for what could be undone."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from engine.context import Context
+from engine.errors import ControlFlow, EvictedError, HistoryDivergedError
+from engine.live import keep_alive
+from engine.scope import Scope, swallowed
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from engine.errors import Yield
+    from engine.turn import Turn
+
+
+class Passage(Struct, frozen=True, kw_only=True):
+    """A workflow's ``body``, called with a context and the input ``given``; ``returns`` is its output's type."""
+
+    body: Any
+    given: Any
+    returns: Any
+
+
+async def perform(
+    turn: Turn,
+    passage: Passage,
+    store_sleep: Callable[[Turn, Yield], Awaitable[None]],
+    *,
+    is_cancelled: Callable[[], bool],
+) -> tuple[bytes, Any]:
+    """Run the code to its end; the stored form of its output, and the output as it will be read back.
+
+    Raises:
+        Yield: it has to wait, and the turn is not live.
+        EvictedError: it had to stop.
+        Exception: it failed.
+    """
+    root = Scope.root(turn)
+    work = turn.spawn(lambda: _root(turn, root, passage, is_cancelled))
+    try:
+        if turn.is_live:
+            await keep_alive(turn, work, lambda waits: store_sleep(turn, waits))
+        await asyncio.wait([work])
+    except asyncio.CancelledError:
+        turn.stop()
+        raise
+    finally:
+        await turn.drain()
+    return root.store(work.result(), passage.returns, "the workflow")
+
+
+async def _root(turn: Turn, root: Scope, passage: Passage, is_cancelled: Callable[[], bool]) -> Any:
+    """Call the code, and hold what it does with the engine's signals to the rules."""
+    try:
+        value = await passage.body(Context(root), passage.given)
+    except ControlFlow:
+        # As it was raised: unless something else has ended the run meanwhile.
+        _raise_fatal(turn)
+        raise
+    except asyncio.CancelledError:
+        raise
+    except Exception:
+        _raise_fatal(turn)
+        if turn.is_unwinding:
+            raise turn.fail(swallowed(root)) from None
+        if turn.is_refusing:
+            raise EvictedError from None
+        raise
+    _raise_fatal(turn)
+    if turn.is_unwinding:
+        raise turn.fail(swallowed(root))
+    if turn.is_refusing:
+        turn.check()
+        raise EvictedError
+    root.close()
+    if is_cancelled():
+        raise EvictedError
+    return value
+
+
+async def collect(turn: Turn, passage: Passage, *, has_failed: bool) -> list[Any]:
+    """The undos of every completed step, from a read-only replay that ends where history does.
+
+    Raises:
+        HistoryDivergedError: the code does not fit a history that has not failed; steps to undo may be missing.
+    """
+    root = Scope.root(turn)
+    work = turn.spawn(lambda: passage.body(Context(root), passage.given))
+    await asyncio.wait([work])
+    await turn.drain()
+    if not work.cancelled():
+        # Whatever the code did on its way to the frontier has happened before, and was dealt with then.
+        work.exception()
+    turn.close()
+    if not has_failed and isinstance(turn.fatal, HistoryDivergedError):
+        # A failed workflow had replayed this far. Code that never did may miss steps that have to be undone.
+        raise turn.fatal
+    return turn.undos
+
+
+def _raise_fatal(turn: Turn) -> None:
+    if turn.fatal is not None:
+        raise turn.fatal
