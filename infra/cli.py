@@ -23,7 +23,7 @@ Commands about workflows go to the stack of a running `torpor dev`, unless --sta
 
 EXAMPLES = """\
 examples:
-  torpor dev                                          a local AWS with the example workflows, until Ctrl-C
+  torpor dev                                          a local AWS with the workflows of app.py, until Ctrl-C
   torpor start order --id order-1 --input @order.json start a workflow; the same id and input again start nothing
   torpor send order-1 shipped --body '{"parcel": 7}'  post it a message
   torpor get order-1 --output --wait 30               its output, once it has one
@@ -116,9 +116,9 @@ def _add_stack_commands(groups: Any) -> None:
 def _add_application(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--app",
-        default="examples.orders",
         metavar="MODULES",
-        help="the modules that register workflows, comma-separated, found from the current folder (%(default)s)",
+        help="the modules that register workflows, comma-separated, found from the current folder (app, where there is "
+        "an app.py; else, in a clone of torpor, examples.orders)",
     )
     command.add_argument(
         "--parameter",

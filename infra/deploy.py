@@ -8,9 +8,10 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from infra.environment import SAM
 from infra.fault import DeployError
 from infra.package import Application, build_folder
-from infra.place import ROOT
+from infra.place import TEMPLATE, deployment, function
 from infra.target import stack_outputs
 
 if TYPE_CHECKING:
@@ -20,32 +21,51 @@ if TYPE_CHECKING:
 
 def run(arguments: Namespace) -> None:
     """Build the package for AWS and deploy it; raises DeployError where a tool is missing or fails."""
+    folder = Path.cwd()
+    application = Application.of(arguments.app, folder)
     sam = find_sam()
-    print("packaging the functions", flush=True)
-    build_folder(Application(modules=arguments.app, folder=Path.cwd()))
-    _sam(sam, ["build"])
+    _report("packaging the functions")
+    build_folder(application, function(folder))
+    place = _with_template(deployment(folder))
+    _sam(sam, place, ["build"])
     if arguments.build_only:
         return
-    parameters = {"AppModule": arguments.app, **dict(arguments.parameter)}
+    parameters = {"AppModule": application.modules, **dict(arguments.parameter)}
     region = ["--region", arguments.region] if arguments.region else []
     overrides = [f"{name}={value}" for name, value in parameters.items()]
     options = ["--stack-name", arguments.stack, "--resolve-s3", "--capabilities", "CAPABILITY_IAM"]
     options += ["--no-fail-on-empty-changeset", *region, "--parameter-overrides", *overrides]
-    _sam(sam, ["deploy", *options, *arguments.sam])
+    _sam(sam, place, ["deploy", *options, *arguments.sam])
     print(f"deployed: {stack_outputs(arguments.stack, arguments.region).get('ApiUrl', arguments.stack)}")
 
 
 def find_sam() -> Path:
-    """The AWS SAM CLI: the one of ``make sam``, else the one on the PATH; raises DeployError where there is none."""
-    installed = ROOT / ".venv-sam" / "bin" / "sam"
+    """The AWS SAM CLI: the one in its own environment, else the one on the PATH, else one installed now.
+
+    Raises:
+        DeployError: it cannot be installed.
+    """
     on_path = shutil.which("sam")
-    if not installed.exists() and on_path is None:
-        raise DeployError("The AWS SAM CLI is not installed: run `make sam`.")
-    return installed if installed.exists() else Path(on_path or "")
+    if on_path is not None and not SAM.is_complete:
+        return Path(on_path)
+    SAM.ensure(_report)
+    return SAM.program("sam")
 
 
-def _sam(sam: Path, arguments: Sequence[str]) -> None:
+def _report(line: str) -> None:
+    print(line, flush=True)
+
+
+def _with_template(place: Path) -> Path:
+    """The same folder, which holds template.yaml: an installed torpor brings it along."""
+    wanted = place / TEMPLATE.name
+    if wanted != TEMPLATE:
+        shutil.copyfile(TEMPLATE, wanted)
+    return place
+
+
+def _sam(sam: Path, place: Path, arguments: Sequence[str]) -> None:
     environment = {"SAM_CLI_TELEMETRY": "0", **os.environ}  # noqa: TID251 - sam needs the caller's credentials and PATH
-    done = subprocess.run([sam, *arguments], cwd=ROOT, env=environment, check=False)
+    done = subprocess.run([sam, *arguments], cwd=place, env=environment, check=False)
     if done.returncode != 0:
         raise DeployError(f"sam {arguments[0]} failed; its messages are above.")

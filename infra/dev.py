@@ -8,9 +8,10 @@ import os
 import signal
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from engine.clock import SystemClock
+from infra.environment import MINISTACK
 from infra.fault import DeployError
 from infra.local_stack import FUNCTIONS, LocalStack
 from infra.ministack import wait
@@ -28,19 +29,30 @@ ROUND_S = 0.5
 PLATFORM_LINES = ("START RequestId", "END RequestId", "REPORT RequestId", "INIT_START")
 """What Lambda itself logs about every invocation."""
 
+Seen = dict[Path, tuple[int, int]]
+"""Files with their times of change (nanoseconds) and sizes (bytes)."""
+
 SHOWN_ELSEWHERE = frozenset({"timestamp", "level", "logger", "message", "exception"})
 
 
 def run(arguments: Namespace) -> None:
     """Run the local stack until Ctrl-C or SIGTERM; raises DeployError where it does not start, or ends by itself."""
-    clock = SystemClock()
-    application = Application(modules=arguments.app, folder=Path.cwd())
+    application = Application.of(arguments.app, Path.cwd())
+    # Before anything is started: a module that is nowhere is the author's to name.
     seen = _sources(application)
     # A terminated process must take MiniStack with it as an interrupted one does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with contextlib.suppress(KeyboardInterrupt):
+        MINISTACK.ensure(_report)
+        _serve(arguments, application, seen)
+    print()
+    _report("stopped")
+
+
+def _serve(arguments: Namespace, application: Application, seen: Seen) -> NoReturn:
+    clock = SystemClock()
     began = clock.now()
     with (
-        contextlib.suppress(KeyboardInterrupt),
         LocalStack.start(application=application, parameters=dict(arguments.parameter), report=_report) as stack,
         _noted(stack) as note,
     ):
@@ -55,8 +67,6 @@ def run(arguments: Namespace) -> None:
                 _deploy_again(stack)
             wait(ROUND_S)
         raise DeployError(f"The local AWS has ended by itself. The end of its log:\n{stack.ministack.log()[-2000:]}")
-    print()
-    _report("stopped")
 
 
 def _report(line: str) -> None:
@@ -97,9 +107,9 @@ def _deploy_again(stack: LocalStack) -> None:
         _report(f"sources changed, but: {error}")
 
 
-def _sources(application: Application) -> dict[Path, tuple[int, int]]:
+def _sources(application: Application) -> Seen:
     """Every file that is deployed, with its time of change and size."""
-    found: dict[Path, tuple[int, int]] = {}
+    found: Seen = {}
     for place in [TEMPLATE, *(ROOT / room for room in ROOMS), *application.sources()]:
         for path in [place] if place.is_file() else place.rglob("*"):
             if "__pycache__" not in path.parts and path.is_file():

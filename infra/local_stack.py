@@ -20,7 +20,7 @@ from infra.api_client import ApiClient
 from infra.aws import LOCAL_ACCESS_KEY, LOCAL_REGION, LOCAL_SECRET_KEY
 from infra.fault import DeployError
 from infra.ministack import MiniStack, wait
-from infra.package import Application, build_zip
+from infra.package import EXAMPLE, Application, build_zip
 from infra.place import ROOT, TEMPLATE
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 STACK = "torpor"
 BUCKET = "torpor-packages"
 
-EXAMPLES = Application(modules="examples.orders", folder=ROOT)
+EXAMPLES = Application(modules=EXAMPLE, folder=ROOT)
 """What is deployed where nothing else is asked for."""
 
 DEPLOY_TIMEOUT_MS = 120_000

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from engine.clock import SystemClock
 from infra.aws import LOCAL_REGION, local_client
+from infra.environment import MINISTACK
 from infra.fault import DeployError
-from infra.place import MINISTACK_PYTHON
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -61,8 +61,8 @@ class MiniStack:
         Raises:
             DeployError: it is not installed, or does not start.
         """
-        if not MINISTACK_PYTHON.exists():
-            raise DeployError(f"The local AWS is not installed ({MINISTACK_PYTHON} is missing): run `make setup`.")
+        if not MINISTACK.python.exists():
+            raise DeployError(f"The local AWS is not installed ({MINISTACK.python} is missing): run `make setup`.")
         complaint = ""
         for _ in range(START_ATTEMPTS_MAX):
             candidate = cls._spawn({"AUTH": str(is_iam_enforced).lower(), "LOG_LEVEL": _log_level(is_verbose)})
@@ -92,7 +92,7 @@ class MiniStack:
         with (folder / "ministack.log").open("wb") as log:
             process = subprocess.Popen(
                 # -P: the guard's own folder must not shadow MiniStack's imports.
-                [MINISTACK_PYTHON, "-P", Path(__file__).with_name("guard.py"), folder],
+                [MINISTACK.python, "-P", Path(__file__).with_name("guard.py"), folder],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -16,11 +16,18 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra.environment import MINISTACK, find_uv
 from infra.fault import DeployError
-from infra.place import BUILD, FUNCTION, LOCKS, MINISTACK_PYTHON, ROOT
+from infra.place import BUILD, IS_CHECKOUT, LOCKS, ROOT, function
 
 ROOMS = ("engine", "adapters", "handlers")
 """What of torpor runs inside a function."""
+
+OWN = ("app.py", "app/__init__.py")
+"""Where workflows are looked for unless ``--app`` says otherwise."""
+
+EXAMPLE = "examples.orders"
+"""What a checkout runs where there is nothing of the author's."""
 
 AWS_PYTHON_VERSION = "3.13"
 """The Runtime of template.yaml."""
@@ -30,7 +37,6 @@ AWS_PLATFORM = "x86_64-manylinux_2_28"
 
 PACKAGE_BYTES_MAX = 250 * 1024 * 1024
 """Unpacked bytes of a function's package. Source: Lambda quota."""
-
 
 PACKAGES_KEPT = 5
 """Zips kept, the newest: each change of a source makes one of some 45 MB. Design choice."""
@@ -47,6 +53,19 @@ class Application:
 
     modules: str
     folder: Path
+
+    @classmethod
+    def of(cls, modules: str | None, folder: Path) -> Application:
+        """What ``--app`` names; where it names nothing, ``app`` if the folder has it, else a checkout's example.
+
+        Raises:
+            DeployError: there is nothing to run.
+        """
+        if modules is None and not any((folder / name).exists() for name in OWN):
+            if not IS_CHECKOUT:
+                raise DeployError(f"There is no app.py in {folder}: give --app the module that registers workflows.")
+            modules = EXAMPLE
+        return cls(modules=modules or "app", folder=folder)
 
     def sources(self) -> list[Path]:
         """The files and folders of the top-level modules; raises DeployError for one that is nowhere."""
@@ -71,7 +90,7 @@ class Application:
         return "\n".join([*pins, own.read_text()])
 
 
-def build_zip(application: Application, *, interpreter: Path = MINISTACK_PYTHON) -> Path:
+def build_zip(application: Application, *, interpreter: Path = MINISTACK.python) -> Path:
     """Build the package for the local stack, whose functions run under ``interpreter``; gives the zip's path.
 
     The name holds a hash of the content, so the same sources give the same path.
@@ -107,7 +126,7 @@ def _write_zip(target: Path, *folders: Path) -> None:
                 archive.write(path, path.relative_to(folder))
 
 
-def build_folder(application: Application, target: Path = FUNCTION) -> Path:
+def build_folder(application: Application, target: Path) -> Path:
     """Build the package for AWS into ``target``, emptied first; gives that folder.
 
     Bytecode is in it where a Python of the function's version is on the PATH.
@@ -128,14 +147,14 @@ def build_folder(application: Application, target: Path = FUNCTION) -> Path:
 def _local_installer(interpreter: Path) -> list[str]:
     if not interpreter.exists():
         raise DeployError(f"The local AWS is not installed ({interpreter} is missing): run `make setup`.")
-    uv = _uv()
+    uv = find_uv()
     if uv:
         return [str(uv), "pip", "install", "--quiet", "--python", str(interpreter)]
     return [str(interpreter), "-m", "pip", "install", "--quiet"]
 
 
 def _aws_installer() -> list[str]:
-    uv = _uv()
+    uv = find_uv()
     wheels_only = ["--only-binary", ":all:"]
     if uv:
         version = ["--python-version", AWS_PYTHON_VERSION, "--python-platform", AWS_PLATFORM]
@@ -143,11 +162,6 @@ def _aws_installer() -> list[str]:
     processor, _, system = AWS_PLATFORM.partition("-")
     version = ["--python-version", AWS_PYTHON_VERSION, "--platform", f"{system}_{processor}"]
     return [sys.executable, "-m", "pip", "install", "--quiet", *version, *wheels_only]
-
-
-def _uv() -> Path | None:
-    uv = Path(sys.executable).with_name("uv")
-    return uv if uv.exists() else None
 
 
 def _dependencies(requirements: str, installer: list[str], interpreter: Path | None) -> Path:
@@ -206,8 +220,8 @@ def _run(command: list[str], complaint: str) -> None:
 
 def main() -> None:
     """Build the package for AWS: ``python -m infra.package [MODULES]``."""
-    modules = sys.argv[1] if len(sys.argv) > 1 else "examples.orders"
-    print(build_folder(Application(modules=modules, folder=Path.cwd())))
+    folder = Path.cwd()
+    print(build_folder(Application.of(sys.argv[1] if len(sys.argv) > 1 else None, folder), function(folder)))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from infra.aws import LOCAL_ACCESS_KEY, LOCAL_REGION, LOCAL_SECRET_KEY, local_client
+from infra.environment import SAM
 from infra.ministack import MiniStack
 from infra.place import ROOT
 
@@ -30,9 +31,7 @@ def endpoint() -> Iterator[str]:
         yield started.endpoint
 
 
-@pytest.mark.skipif(
-    not (ROOT / ".venv-sam" / "bin" / "sam").exists(), reason="the AWS SAM CLI is not installed: make sam"
-)
+@pytest.mark.skipif(not SAM.program("sam").exists(), reason="the AWS SAM CLI is not installed: make sam")
 def test_sam_builds_and_deploys_the_template(endpoint: str, tmp_path: Path) -> None:
     (tmp_path / "workflows.py").write_text("")
     environment = {

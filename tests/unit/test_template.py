@@ -9,7 +9,7 @@ import pytest
 from handlers.bootstrap import Settings
 from infra.local_stack import EXAMPLES, FUNCTIONS
 from infra.package import AWS_PLATFORM, AWS_PYTHON_VERSION
-from infra.place import FUNCTION, ROOT, TEMPLATE
+from infra.place import ROOT, TEMPLATE, function
 from tests.tidy.template import read_template
 
 SAM: dict[str, Any] = read_template(TEMPLATE.read_text())
@@ -143,6 +143,6 @@ def test_the_package_is_made_for_the_runtime_and_where_the_template_looks() -> N
     assert SAM["Globals"]["Function"]["Runtime"] == f"python{AWS_PYTHON_VERSION}"
     assert SAM["Globals"]["Function"]["Architectures"] == [AWS_PLATFORM.partition("-")[0]]
     places = {(ROOT / properties["CodeUri"]).resolve() for properties in FUNCTION_PROPERTIES.values()}
-    assert places == {FUNCTION.resolve()}
+    assert places == {function(ROOT).resolve()}
     # Complete as it is: a build would leave the bytecode out.
     assert all(RESOURCES[name]["Metadata"]["SkipBuild"] is True for name in FUNCTION_PROPERTIES)
