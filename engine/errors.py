@@ -22,7 +22,8 @@
          ├─ RecordedError                   an error read back from history
          ├─ CallerError                     whoever called from outside must change the call
          │   ├─ WorkflowFailedError           the workflow ended in failure
-         │   ├─ WorkflowNotFoundError, WorkflowEndedError, UnknownTypeError, StartConflictError
+         │   ├─ WorkflowNotFoundError, WorkflowEndedError, WorkflowNotEndedError
+         │   ├─ UnknownTypeError, StartConflictError
          │   ├─ InvalidIdError, InvalidReplayError, ValueTooLargeError
          └─ OperatorError                   whoever runs the system must look
              ├─ StalledError                  the process died again and again outside any step
@@ -186,12 +187,16 @@ class WorkflowEndedError(CallerError):
     """The workflow is completed, failed or cancelled and takes no more messages."""
 
 
+class WorkflowNotEndedError(CallerError):
+    """The workflow has not ended, and only what has ended can be purged."""
+
+
 class UnknownTypeError(CallerError):
     """No workflow is registered under this type in the deployed build."""
 
 
 class StartConflictError(CallerError):
-    """A workflow with this id exists already with another type or input."""
+    """A workflow with this id exists already with another type or input, or is being purged."""
 
 
 class InvalidIdError(CallerError):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pytest
 
 EXAMPLES = 8
 """Few enough that the whole suite stays quick; a nightly run asks for thousands."""

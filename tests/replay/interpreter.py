@@ -19,7 +19,7 @@ NEVER_S = 40 * 86400 * 365
 
 
 class World:
-    """What step bodies touch. ``delays`` None: bodies take no time; else each takes a random number of turns or seconds."""
+    """What step bodies touch. Without ``delays`` bodies take no time, else random turns and seconds."""
 
     def __init__(self, clock: VirtualClock, delays: int | None = None) -> None:
         self.clock = clock

@@ -1,4 +1,4 @@
-"""One life of a program, from start to end: on one store, through waits, crashes, evictions and delays, and what it left."""
+"""One life of a program on one store, through waits, crashes, evictions and delays, and what it left."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Phase = Literal["before", "after"]
 
 
 class Life:
-    """A program's life. ``crash`` is a write and a phase at which the store fails, once; ``evicts`` after each commit."""
+    """A program's life. ``crash``: a write and a phase at which the store fails once; ``evicts``: after each commit."""
 
     def __init__(
         self,
@@ -103,13 +103,15 @@ class Life:
         """Run until the workflow has ended."""
         fn = workflow_of(self.program, self.world)
         for _ in range(RUNS_MAX):
-            self._handle = handle = run_workflow(WORKFLOW_ID, fn, "given", self.driver, mode=self._mode, clock=self.clock)
+            self._handle = handle = run_workflow(
+                WORKFLOW_ID, fn, "given", self.driver, mode=self._mode, clock=self.clock
+            )
             try:
                 result = await self._settled(handle)
             except StoreUnavailableError:
                 self.driver.deaths += 1
                 continue
-            except Exception as error:  # noqa: BLE001 - how it ended
+            except Exception as error:
                 if self._stored_state() is not WorkflowState.FAILED:
                     raise
                 name = error.name if isinstance(error, WorkflowFailedError) else type(error).__name__

@@ -1,7 +1,7 @@
 """Random workflows as data: what a seed generates, nested three deep, and how many messages each of its waits takes.
 
-What a program does depends on nothing but its own data: messages have a name per operation, and of the branches of a race
-only one can ever succeed. So every schedule, crash and eviction must lead to the same output and the same history.
+What a program does depends on nothing but its own data: messages have a name per operation, and of the branches of a
+race only one can ever succeed. So every schedule, crash and eviction must lead to the same output and the same history.
 """
 
 from __future__ import annotations
@@ -11,7 +11,20 @@ from dataclasses import dataclass, field
 
 DEPTH_MAX = 3
 STEPS = ("async", "sync", "flaky", "ephemeral", "slow")
-LEAVES = ("step", "step", "step", "sleep", "next", "batch", "send", "try_step", "version", "removed", "timeout", "helpers")
+LEAVES = (
+    "step",
+    "step",
+    "step",
+    "sleep",
+    "next",
+    "batch",
+    "send",
+    "try_step",
+    "version",
+    "removed",
+    "timeout",
+    "helpers",
+)
 NESTED = ("loop", "join", "race", "try_block")
 
 
@@ -81,9 +94,17 @@ def _nested(rng: random.Random, depth: int, name: str, kind: str, *, is_racing: 
     names = [f"b{index}" for index in range(rng.randint(2, 3))]
     if kind == "join":
         below = {branch: _scope(rng, depth + 1, is_racing=is_racing) for branch in names}
-        return Op(kind=kind, name=name, number=rng.choice((0, 0, 1, 2)), variant=rng.choice(("ok", "ok", "fails")), below=below)
+        return Op(
+            kind=kind,
+            name=name,
+            number=rng.choice((0, 0, 1, 2)),
+            variant=rng.choice(("ok", "ok", "fails")),
+            below=below,
+        )
     below = {branch: _scope(rng, depth + 1, is_racing=True) for branch in names}
-    return Op(kind=kind, name=name, number=rng.randrange(len(names)), variant=rng.choice(("waits", "fails")), below=below)
+    return Op(
+        kind=kind, name=name, number=rng.randrange(len(names)), variant=rng.choice(("waits", "fails")), below=below
+    )
 
 
 def message_name(path: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
@@ -77,7 +77,7 @@ async def test_evictions_after_every_commit_change_nothing(proof_seed: int, *, a
 
 
 @pytest.mark.parametrize("mode", ["yield", "live"])
-async def test_delays_change_nothing(proof_seed: int, mode: str) -> None:
+async def test_delays_change_nothing(proof_seed: int, mode: Literal["yield", "live"]) -> None:
     program = generate(proof_seed)
     straight = await Life(program).live()
     for delays in range(SEEDS_PER_EXAMPLE):
