@@ -121,8 +121,8 @@ def test_a_queue_message_shows_its_body() -> None:
     operation = describe_kind(MessageEntry(name="paid", data=values.encode(content)))
     assert operation.value == {"n": 1}
     assert operation.details == "message paid with the id m1"
-    waiting = describe_kind(MessageEntry(name="paid", data=values.encode(content | {"completed": False})))
-    assert waiting.status == "running"
+    received = describe_kind(MessageEntry(name="paid", data=values.encode(content | {"completed": False})))
+    assert received.status == "received"
 
 
 def test_times_are_aware_datetimes() -> None:
