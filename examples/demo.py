@@ -69,11 +69,10 @@ class Demo:
         while clock.now() < deadline and not all(self._is_at_work(order) for order in slow):
             self._look()
         # They are alone yet, so whatever works works on them.
-        victims = self._stack.worker_pids()
+        self._kill(self._stack.worker_pids(), slow)
         for order in self._orders:
             if order not in slow:
                 self._start(order)
-        self._kill(victims, slow)
         while clock.now() < deadline and len(self._endings) < len(self._orders):
             self._look()
         return self._conclude()
