@@ -191,9 +191,8 @@ def inbox_action(turn: Turn, after: Head, *, yields: bool, posts: bool) -> Actio
 
 
 def _seen(inbox: Inbox) -> Condition:
-    if inbox.last_ticket:
-        return Condition("#n = :n", {":n": number(inbox.last_ticket)})
-    return Condition("attribute_not_exists(#n)")
+    given = {":last": number(inbox.last_ticket)}
+    return Condition("#n = :last" if inbox.last_ticket else "attribute_not_exists(#n) OR #n = :last", given)
 
 
 def _inbox_change(turn: Turn, after: Head, *, yields: bool, posts: bool) -> Change | None:
@@ -209,7 +208,10 @@ def _inbox_change(turn: Turn, after: Head, *, yields: bool, posts: bool) -> Chan
         return Change(sets=due(after.workflow_id, turn.now))
     if turn.inbox.account.is_outstanding:
         return Change(sets=due(after.workflow_id, turn.now + OUTSTANDING_LOOK_MS))
-    return Change(removes=DUE_ATTRIBUTES) if turn.inbox.is_due else None
+    if turn.inbox.is_due:
+        return Change(removes=DUE_ATTRIBUTES)
+    # A yield that found no inbox makes one, for the price of the check: the first sender then need not look at HEAD.
+    return None if turn.inbox.last_ticket else Change(sets={"n": number(0)})
 
 
 def plan_commit(turn: Turn, commit: Commit, posted: Sequence[Posted]) -> Plan:
