@@ -272,7 +272,7 @@ def _facts_of_message(name: str, content: Any) -> dict[str, Any]:
     if not isinstance(content, dict) or _QUEUE_MESSAGE_MARK not in content:
         return {"status": "completed", "details": f"message {name}", "value": content, "has_value": True}
     details = f"message {content.get('name')} with the id {content.get('id')}"
-    # Whether it was to be completed, history does not say: one that nobody has completed was received, no more is known.
+    # History does not say whether somebody has to complete it: until somebody does, all that is known is this.
     status = "received" if content.get("completed") is False else "completed"
     return {"status": status, "details": details, "value": content.get("body"), "has_value": "body" in content}
 
