@@ -25,7 +25,7 @@ def run(arguments: Namespace) -> None:
     application = Application.of(arguments.app, folder)
     sam = find_sam()
     _report("packaging the functions")
-    build_folder(application, function(folder))
+    build_folder(application, function(folder), _report)
     place = _with_template(deployment(folder))
     _sam(sam, place, ["build"])
     if arguments.build_only:

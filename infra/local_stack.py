@@ -100,7 +100,7 @@ class LocalStack:
     def deploy(self, report: Callable[[str], None] = lambda _line: None) -> bool:
         """Package what the sources are now and deploy it; gives False where that is what is deployed already."""
         report("packaging the functions")
-        package = build_zip(self.application)
+        package = build_zip(self.application, report=report)
         if package == self._package:
             return False
         self.client("s3").put_object(Bucket=BUCKET, Key=package.name, Body=package.read_bytes())

@@ -15,10 +15,15 @@ import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from infra.environment import MINISTACK, find_uv
 from infra.fault import DeployError
+from infra.imports import followed
 from infra.place import BUILD, IS_CHECKOUT, LOCKS, ROOT, function
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROOMS = ("engine", "adapters", "handlers")
 """What of torpor runs inside a function."""
@@ -48,7 +53,7 @@ class Application:
 
     Attributes:
         modules: what ``TORPOR_APP`` names: dotted module names, separated by commas.
-        folder: where those modules are found; its requirements.txt, if any, is installed too.
+        folder: where those modules, and what they import, are found; its requirements.txt, if any, is installed too.
     """
 
     modules: str
@@ -68,9 +73,15 @@ class Application:
         return cls(modules=modules or "app", folder=folder)
 
     def sources(self) -> list[Path]:
-        """The files and folders of the top-level modules; raises DeployError for one that is nowhere."""
+        """The files and folders of the top-level modules, and of those beside them that they import.
+
+        Raises:
+            DeployError: one of ``modules`` is nowhere.
+        """
         tops = {name.strip().split(".")[0] for name in self.modules.split(",")} - set(ROOMS)
-        return [self._find(top) for top in sorted(tops)]
+        named = [self._find(top) for top in sorted(tops)]
+        # In our own folder everything is beside everything, and what is needed is named.
+        return named if self.folder == ROOT else followed(self.folder, named, frozenset({*ROOMS, "infra"}))
 
     def _find(self, top: str) -> Path:
         for folder in (self.folder, ROOT):
@@ -90,12 +101,17 @@ class Application:
         return "\n".join([*pins, own.read_text()])
 
 
-def build_zip(application: Application, *, interpreter: Path = MINISTACK.python) -> Path:
+def build_zip(
+    application: Application,
+    *,
+    interpreter: Path = MINISTACK.python,
+    report: Callable[[str], None] = lambda _line: None,
+) -> Path:
     """Build the package for the local stack, whose functions run under ``interpreter``; gives the zip's path.
 
-    The name holds a hash of the content, so the same sources give the same path.
+    The name holds a hash of the content, so the same sources give the same path. ``report`` is told of what takes long.
     """
-    dependencies = _dependencies(application.requirements(), _local_installer(interpreter), interpreter)
+    dependencies = _dependencies(application.requirements(), _local_installer(interpreter), interpreter, report)
     packages = BUILD / "packages"
     packages.mkdir(parents=True, exist_ok=True)
     # Two processes may build at once: each works in a folder of its own, and the result appears whole.
@@ -126,13 +142,13 @@ def _write_zip(target: Path, *folders: Path) -> None:
                 archive.write(path, path.relative_to(folder))
 
 
-def build_folder(application: Application, target: Path) -> Path:
+def build_folder(application: Application, target: Path, report: Callable[[str], None] = lambda _line: None) -> Path:
     """Build the package for AWS into ``target``, emptied first; gives that folder.
 
     Bytecode is in it where a Python of the function's version is on the PATH.
     Raises DeployError where a wheel for Lambda's platform is missing or the package is too large.
     """
-    dependencies = _dependencies(application.requirements(), _aws_installer(), None)
+    dependencies = _dependencies(application.requirements(), _aws_installer(), None, report)
     _copy_code(application, target)
     shutil.copytree(dependencies, target, dirs_exist_ok=True)
     interpreter = shutil.which(f"python{AWS_PYTHON_VERSION}")
@@ -164,12 +180,15 @@ def _aws_installer() -> list[str]:
     return [sys.executable, "-m", "pip", "install", "--quiet", *version, *wheels_only]
 
 
-def _dependencies(requirements: str, installer: list[str], interpreter: Path | None) -> Path:
+def _dependencies(
+    requirements: str, installer: list[str], interpreter: Path | None, report: Callable[[str], None]
+) -> Path:
     """A folder with what ``requirements`` asks for, installed once per text and installer."""
     key = hashlib.sha256("\0".join([requirements, *installer[1:]]).encode()).hexdigest()[:16]
     target = BUILD / "dependencies" / key
     if target.exists():
         return target
+    report("installing what the functions depend on, once for these versions")
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as work:
         wanted, installed = Path(work) / "requirements.txt", Path(work) / "installed"

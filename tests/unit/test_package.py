@@ -35,6 +35,29 @@ def test_a_module_that_is_nowhere_is_named(tmp_path: Path) -> None:
         Application(modules="nowhere.orders", folder=tmp_path).sources()
 
 
+def test_what_the_modules_import_from_beside_them_comes_along(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("import json, words\nfrom shop.orders import order\nfrom engine import Context\n")
+    (tmp_path / "words.py").write_text("def later():\n    import letters.small\n")
+    (tmp_path / "unused.py").write_text("")
+    for folder in ("shop", "letters", "json"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "shop" / "__init__.py").write_text("")
+    (tmp_path / "shop" / "orders.py").write_text("from . import unused\nimport broken\nimport app")
+    (tmp_path / "broken.py").write_text("def (")
+    (tmp_path / "letters" / "__init__.py").write_text("")
+    found = {path.name for path in Application.of(None, tmp_path).sources()}
+    # A folder without __init__.py, such as "json" here, is data.
+    assert found == {"app.py", "words.py", "shop", "letters", "broken.py"}
+
+
+def test_without_app_py_a_clone_runs_its_example(tmp_path: Path) -> None:
+    assert Application.of(None, tmp_path).modules == "examples.orders"
+    assert Application.of("shop", tmp_path).modules == "shop"
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "__init__.py").touch()
+    assert Application.of(None, tmp_path).modules == "app"
+
+
 def test_without_requirements_of_the_authors_every_file_is_held_by_its_hash(tmp_path: Path) -> None:
     assert Application(modules="shop", folder=tmp_path).requirements() == (LOCKS / "runtime.txt").read_text()
 

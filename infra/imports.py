@@ -1,0 +1,67 @@
+"""What an author's modules import from beside them, read from their text, so that it can be packed with them."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+def followed(folder: Path, modules: list[Path], left_out: frozenset[str]) -> list[Path]:
+    """Those modules and packages, and those of ``folder`` that they import, and so on; sorted, without ``left_out``.
+
+    What is imported by a name that is made up at run time cannot be seen here.
+    """
+    found = set(modules)
+    ahead = list(modules)
+    while ahead:
+        for name in _imported(ahead.pop()) - left_out:
+            beside = _beside(folder, name)
+            if beside is not None and beside not in found:
+                found.add(beside)
+                ahead.append(beside)
+    return sorted(found)
+
+
+def _beside(folder: Path, name: str) -> Path | None:
+    # As Python looks: a package before a module. A folder without __init__.py is more often data than a package.
+    if (folder / name / "__init__.py").exists():
+        return folder / name
+    return folder / f"{name}.py" if (folder / f"{name}.py").exists() else None
+
+
+def _imported(module: Path) -> frozenset[str]:
+    """The top-level names that a module, or any file of a package, imports."""
+    files = [module] if module.is_file() else sorted(module.rglob("*.py"))
+    return frozenset().union(*map(_names_in, files))
+
+
+def _names_in(file: Path) -> frozenset[str]:
+    try:
+        status = file.stat()
+        return _parsed(file, status.st_mtime_ns, status.st_size)
+    except OSError:  # an editor is replacing it
+        return frozenset()
+
+
+@functools.lru_cache(maxsize=4096)
+def _parsed(file: Path, _changed_ns: int, _size: int) -> frozenset[str]:
+    """The same for one state of a file: ``torpor dev`` asks twice a second."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError):
+        # The author's to see when it is imported, with its line.
+        return frozenset()
+    return frozenset(name.split(".")[0] for name in _names(tree))
+
+
+def _names(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
