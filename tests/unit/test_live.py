@@ -1,0 +1,149 @@
+"""Live mode and waits in memory: they end in time, can be woken and evicted, and leave nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from engine import Break, Context, Continue, EvictedError, WorkflowState
+from engine.entry import SleepEntry
+from tests.unit.bench import WORKFLOW_ID, Bench
+
+
+async def test_fifty_cycles_leave_no_task_timer_or_listener() -> None:
+    bench = Bench()
+    counts: list[tuple[int, int, int]] = []
+
+    async def body(ctx: Context, n: int) -> Any:
+        async def wait(inner: Context) -> Any:
+            return (await inner.queue.next("m", "go")).body
+
+        async def nap(inner: Context) -> Any:
+            await inner.sleep("nap", 3600)
+
+        await ctx.race("r", {"wait": wait, "nap": nap})
+        await ctx.sleep("s", 5)
+        return Break(n) if n == 49 else Continue(n + 1)
+
+    handle = bench.start(lambda ctx: ctx.loop("l", body, 0), mode="live")
+    for _ in range(50):
+        await bench.idle(handle)
+        timers = sum(not timer.is_cancelled for _, _, timer in bench.clock._timers)
+        counts.append((len(asyncio.all_tasks()), timers, len(bench.driver.message_driver._waiters)))
+        bench.send("go")
+        await bench.idle(handle)
+        bench.clock.advance(5)
+    assert (await bench.finish(handle)).output == 49
+    assert len(set(counts[2:])) == 1, counts
+    assert bench.clock.next_timer() is None
+    assert bench.driver.message_driver._waiters == set()
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_live_sleep_is_stored_while_it_lasts_and_ends_by_itself() -> None:
+    bench = Bench()
+    handle = bench.start(lambda ctx: ctx.sleep("s", 3600), mode="live")
+    await bench.idle(handle)
+    assert bench.state() == "sleeping"
+    assert bench.alarm == bench.clock.now() + 3_600_000
+    bench.clock.advance(3600)
+    assert (await bench.finish(handle)).state is WorkflowState.COMPLETED
+    assert bench.alarm is None
+
+
+async def test_waking_lets_everybody_look_again_without_ending_a_sleep() -> None:
+    bench = Bench()
+
+    async def work(ctx: Context) -> Any:
+        async def receive(inner: Context) -> Any:
+            return (await inner.queue.next("n", "a")).body
+
+        async def sleep(inner: Context) -> Any:
+            await inner.sleep("s", 100)
+
+        return await ctx.join("j", {"receive": receive, "sleep": sleep})
+
+    handle = bench.start(work, mode="live")
+    await bench.idle(handle)
+    await handle.wake()
+    await bench.idle(handle)
+    assert not handle._task.done()
+    await handle.message("a", 5)
+    await bench.idle(handle)
+    bench.clock.advance(99)
+    await bench.idle(handle)
+    assert not handle._task.done()
+    bench.clock.advance(1)
+    assert (await bench.finish(handle)).output == {"receive": 5, "sleep": None}
+
+
+@pytest.mark.parametrize("mode", ["yield", "live"])
+async def test_an_evicted_wait_ends_at_once_and_leaves_history_and_alarm(mode: Any) -> None:
+    bench = Bench(worker_poll_interval=10)
+    handle = bench.start(lambda ctx: ctx.sleep("s", 5), mode=mode)
+    await bench.idle(handle)
+    handle.evict()
+    result = await bench.finish(handle)
+    assert result.state is not WorkflowState.COMPLETED
+    assert (await bench.through(lambda ctx: ctx.sleep("s", 5))).state is WorkflowState.COMPLETED
+
+
+async def test_a_cancelled_live_workflow_is_cancelled_and_never_runs_again() -> None:
+    bench = Bench()
+    handle = bench.start(lambda ctx: ctx.sleep("s", 500), mode="live")
+    await bench.idle(handle)
+    await handle.cancel()
+    assert (await handle.result).state is WorkflowState.CANCELLED
+    assert (bench.state(), bench.alarm) == ("cancelled", None)
+    with pytest.raises(EvictedError):
+        await bench.once(lambda ctx: ctx.sleep("s", 500))
+
+
+async def test_a_short_sleep_waits_in_memory_without_an_alarm_and_its_deadline_is_stored() -> None:
+    bench = Bench(worker_poll_interval=1)
+    handle = bench.start(lambda ctx: ctx.sleep("s", 0.5))
+    await bench.idle(handle)
+    assert not handle._task.done()
+    assert bench.alarm is None
+    assert bench.entries()["s"].kind == SleepEntry(deadline=bench.clock.now() + 500)
+    assert (await bench.finish(handle)).state is WorkflowState.COMPLETED
+
+
+async def receive(ctx: Context) -> Any:
+    return (await ctx.queue.next("n", "go", timeout=60)).body
+
+
+async def test_a_message_that_comes_between_looking_and_sleeping_is_not_missed() -> None:
+    for mode in ("before", "after"):
+        bench = Bench()
+        sent = []
+
+        def interfere(
+            operation: str, phase: str, mode: str = mode, bench: Bench = bench, sent: list[int] = sent
+        ) -> None:
+            if (operation, phase) == ("receive", mode) and not sent:
+                sent.append(1)
+                bench.send("go", "x")
+
+        bench.driver.on_call = interfere
+        assert (await bench.once(receive)).output == "x"
+
+
+async def test_an_error_of_the_store_while_it_waits_ends_a_live_run_without_failing_the_workflow() -> None:
+    bench = Bench()
+    handle = bench.start(lambda ctx: ctx.queue.next_batch("n", "go"), mode="live")
+    await bench.idle(handle)
+
+    def fail(operation: str, _phase: str) -> None:
+        if operation == "refresh":
+            raise OSError("the network")
+
+    bench.driver.on_call = fail
+    bench.send("go")
+    with pytest.raises(OSError, match="the network"):
+        await bench.finish(handle)
+    assert bench.state() == "sleeping"
+    assert WORKFLOW_ID not in bench.driver.alarms
