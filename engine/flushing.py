@@ -34,12 +34,12 @@ class Flusher:
         "_driver",
         "_hooks",
         "_in_flight",
-        "_room",
         "_storage",
         "_timer",
         "deaths",
         "failure",
         "is_atomic",
+        "room",
     )
 
     def __init__(self, storage: Storage, driver: EngineDriver, clock: Clock, hooks: Hooks, deaths: int) -> None:
@@ -53,7 +53,7 @@ class Flusher:
         self.deaths = deaths
         self.failure: BaseException | None = None
         self.is_atomic = driver.atomic_batch
-        self._room = room_of(driver)
+        self.room = room_of(driver)
 
     @property
     def is_busy(self) -> bool:
@@ -69,7 +69,7 @@ class Flusher:
             if self._in_flight is not None:
                 await self._joined()
             elif self._storage.is_urgent and self.failure is None:
-                await self._shielded(self._write(self._storage.gather(self._room)))
+                await self._shielded(self._write(self._storage.gather(self.room)))
             if self.failure is not None:
                 raise self.failure
             if not self._storage.is_partial:
@@ -86,7 +86,7 @@ class Flusher:
             await self.landed()
             if self.failure is not None:
                 raise self.failure
-            commit = self._storage.gather(self._room, alarm=alarm, yields=yields, names=names)
+            commit = self._storage.gather(self.room, alarm=alarm, yields=yields, names=names)
             is_partial = self._storage.is_partial
             await self._shielded(self._write(commit))
             if not is_partial:
@@ -124,9 +124,9 @@ class Flusher:
         # The failure is kept for whoever acts next; a task of ours that nobody awaits must not raise.
         try:
             with contextlib.suppress(Exception, EvictedError):
-                await self._write(self._storage.gather(self._room))
+                await self._write(self._storage.gather(self.room))
                 while self._storage.is_partial:
-                    await self._write(self._storage.gather(self._room))
+                    await self._write(self._storage.gather(self.room))
         finally:
             self._in_flight = None
 

@@ -136,7 +136,8 @@ class Run:
 
     async def _load(self) -> WorkflowResult[Any] | None:
         self._storage = storage = Storage.load(await self.driver.list(b""))
-        await self.driver.message_driver.refresh()
+        if not getattr(self.driver, "is_inbox_fresh", False):
+            await self.driver.message_driver.refresh()
         await self.hooks.history_updated(storage)
         match storage.state:
             case WorkflowState.CANCELLED:

@@ -293,10 +293,14 @@ class Scope:
 
     def check_size(self, data: bytes, what: str) -> None:
         """Raise where ``data`` is larger than the driver can keep."""
+        self.check_bytes(len(data), what)
+
+    def check_bytes(self, size: int, what: str) -> None:
+        """Raise where ``size`` bytes are more than the driver can keep in one entry."""
         most = self.turn.driver.value_bytes_max
-        if len(data) > most:
+        if size > most:
             raise UnstorableValueError(
-                f"the value of {what} has {len(data)} bytes; this store keeps at most {most}. Put the data into S3 and "
+                f"the value of {what} has {size} bytes; this store keeps at most {most}. Put the data into S3 and "
                 "keep its key"
             )
 

@@ -12,7 +12,14 @@ from adapters.dynamodb.compaction import compact
 from adapters.dynamodb.errors import AnswerLostError, ConditionFailedError, TransactionRefusedError
 from adapters.dynamodb.inbox import take_ticket
 from adapters.dynamodb.items import HEAD, head_change, key
-from adapters.dynamodb.limits import MESSAGE_BYTES_MAX, SEND_SLOW_MS, VALUE_BYTES_MAX, WORKER_POLL_INTERVAL_S
+from adapters.dynamodb.limits import (
+    COMMIT_BYTES_MAX,
+    COMMIT_MESSAGES_MAX,
+    MESSAGE_BYTES_MAX,
+    SEND_SLOW_MS,
+    VALUE_BYTES_MAX,
+    WORKER_POLL_INTERVAL_S,
+)
 from adapters.dynamodb.messages import DynamoMessages
 from adapters.dynamodb.plan import Posted, changes_nothing, is_mine, plan_commit
 from adapters.dynamodb.table import sleep
@@ -78,6 +85,16 @@ class DynamoDriver:
     def value_bytes_max(self) -> int:
         """Largest user value, in bytes of CBOR."""
         return VALUE_BYTES_MAX
+
+    @property
+    def commit_bytes_max(self) -> int:
+        """Bytes of keys and values that one commit may carry; the engine divides what is more."""
+        return COMMIT_BYTES_MAX
+
+    @property
+    def commit_messages_max(self) -> int:
+        """Messages that one commit may move, where a reply counts twice; the engine divides what is more."""
+        return COMMIT_MESSAGES_MAX
 
     @property
     def message_bytes_max(self) -> int:
@@ -199,6 +216,11 @@ class DynamoDriver:
     async def refresh(self) -> None:
         """Read the inbox anew."""
         await self._messages.refresh()
+
+    @property
+    def is_inbox_fresh(self) -> bool:
+        """Whether the inbox is as the claim has read it; a yield is refused where a message came since."""
+        return self._commits == 0
 
     # --- commit -------------------------------------------------------------------------------------------------
 

@@ -56,6 +56,8 @@ async def run(scope: Scope, name: str, branches: Mapping[str, Branch], limit: in
         outcomes = running.outcomes
         if not turn.is_collecting:
             causes = _settle(scope, statuses, branches, outcomes)
+            # One entry holds all the results; a branch that could not be kept would be lost to every later run.
+            scope.check_bytes(sum(len(status.output or b"") for status in statuses.values()), f"join {name!r}")
             scope.rewrite(key, entry, JoinEntry(branches=statuses), is_urgent=False)
             _raise_unfinished(outcomes)
             if not all(_has_ended(statuses, branch) for branch in statuses):

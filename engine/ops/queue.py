@@ -17,6 +17,7 @@ from engine.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
+    from engine.changes import Room
     from engine.entry import Entry
     from engine.scope import Scope
 
@@ -90,7 +91,7 @@ def _deadline_of(entry: Entry) -> int:
 
 
 async def _take(scope: Scope, names: tuple[str, ...], count: int) -> list[Message]:
-    """The oldest messages that nobody in this run has, without removing them."""
+    """The oldest messages that nobody in this run has, no more than one commit can record, without removing them."""
     turn = scope.turn
     storage = turn.storage
     inbox = turn.driver.message_driver
@@ -100,8 +101,20 @@ async def _take(scope: Scope, names: tuple[str, ...], count: int) -> list[Messag
         free = [message for message in seen if not storage.is_recorded(message.id)][:count]
         # Those that a sibling holds are still in the inbox: look past them.
         if len(free) == count or len(seen) < wanted:
-            return free
+            return free if turn.flusher.room is None else _that_fit(free, turn.flusher.room)
         wanted = wanted * 2 + len(seen) - len(free)
+
+
+def _that_fit(messages: list[Message], room: Room) -> list[Message]:
+    """The first of ``messages`` that are recorded in one commit with half of it to spare; at least one."""
+    fitting: list[Message] = []
+    left = room.bytes_max // 2
+    for message in messages[: room.messages_max]:
+        left -= len(message.body)
+        if fitting and left < 0:
+            break
+        fitting.append(message)
+    return fitting
 
 
 def _close_deadline(scope: Scope, name: str, entry: Entry | None, *, is_interrupted: bool) -> None:
