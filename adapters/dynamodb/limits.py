@@ -33,11 +33,11 @@ and what else is dirty, still fit."""
 MESSAGE_BYTES_MAX = ITEM_BYTES_MAX - 4096
 """Largest message body or reply, in bytes of CBOR: one item less its keys, its id and its name."""
 
-MESSAGES_PER_RECEIVE_MAX = 64
-"""Messages one ``receive`` shows, so that the commit that consumes them stays under 100 actions. Design choice."""
+COMMIT_BYTES_MAX = TRANSACTION_BYTES_MAX - 2 * TRANSACTION_RESERVE_BYTES
+"""Bytes of keys and values that the engine puts into one commit: a transaction, less what the driver adds to it."""
 
-RECEIVE_BYTES_MAX = 2 * 1024 * 1024
-"""Bodies one ``receive`` shows (never fewer than one message), so that recording them fits a commit. Design choice."""
+COMMIT_MESSAGES_MAX = TRANSACTION_ACTIONS_MAX - 2 - -(-TRANSACTION_BYTES_MAX // LOG_PART_BYTES)
+"""Messages that one commit may move: the actions of a transaction less HEAD, INBOX and the most parts of a log."""
 
 ID_BYTES_MAX = 255
 """UTF-8 bytes of a workflow id or a message id. Design choice, well under DynamoDB's 1,024 for a sort key."""
@@ -65,6 +65,9 @@ OUTSTANDING_LOOK_MS = 30_000
 
 OUTSTANDING_MAX_MS = 60_000
 """How long a ticket without its message is believed in, since it was first missed. Source: the design."""
+
+PURGE_LOOK_MS = 60_000
+"""How long a purge is left to whoever began it, before the sweeper has somebody go on. Design choice."""
 
 SEND_SLOW_MS = 30_000
 """A sender that took longer than this between ticket and message asks to be looked at anew. Design choice: half of
