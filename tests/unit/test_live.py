@@ -119,7 +119,7 @@ async def receive(ctx: Context) -> Any:
 async def test_a_message_that_comes_between_looking_and_sleeping_is_not_missed() -> None:
     for mode in ("before", "after"):
         bench = Bench()
-        sent = []
+        sent: list[int] = []
 
         def interfere(
             operation: str, phase: str, mode: str = mode, bench: Bench = bench, sent: list[int] = sent

@@ -1,0 +1,316 @@
+"""Rollback: who is undone, in which order, once, through crashes, evictions and failing handlers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine import (
+    Break,
+    Context,
+    Continue,
+    HistoryDivergedError,
+    JoinError,
+    RaceError,
+    RollbackCheckpointError,
+    WorkflowFailedError,
+    WorkflowState,
+)
+from engine.errors import StoreUnavailableError
+from tests.unit.bench import Bench
+
+
+class Undoing(Bench):
+    """A bench whose steps can be undone."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.undone: list[Any] = []
+
+    async def do(self, ctx: Context, name: str, *, takes_s: float = 0) -> Any:
+        """A step that notes when it is undone."""
+
+        async def undo(_ctx: Any, output: Any) -> None:
+            self.undone.append(output)
+
+        return await ctx.step(name, self.giving(name, name, takes_s=takes_s), rollback=undo)
+
+    async def fail(self, fn: Any, kind: type[BaseException] = ValueError) -> None:
+        """Run ``fn`` through to its failure."""
+        with pytest.raises(kind):
+            await self.through(fn)
+        assert self.state() == "failed"
+
+
+async def test_completed_steps_are_undone_in_reverse_with_one_commit_each() -> None:
+    bench = Undoing()
+
+    async def work(ctx: Context) -> None:
+        await ctx.rollback_checkpoint("cp")
+        for name in "abc":
+            await bench.do(ctx, name)
+            bench.clock.advance(0.001)
+        await ctx.step("plain", bench.giving("plain"))
+        raise ValueError("no")
+
+    await bench.fail(work)
+    assert bench.undone == ["c", "b", "a"]
+    assert all(bench.metadata(name).rollback_completed_at for name in "abc")
+    assert bench.metadata("plain").rollback_completed_at is None
+    with pytest.raises(WorkflowFailedError, match="ValueError: no"):
+        await bench.once(work)
+    assert bench.undone == ["c", "b", "a"]
+
+
+async def test_equal_times_are_undone_by_creation() -> None:
+    bench = Undoing()
+
+    async def work(ctx: Context) -> None:
+        await ctx.rollback_checkpoint("cp")
+        for name in "abc":
+            await bench.do(ctx, name)
+        raise ValueError("no")
+
+    await bench.fail(work)
+    assert bench.undone == ["c", "b", "a"]
+
+
+async def test_a_handler_before_any_checkpoint_is_a_fault_of_the_code() -> None:
+    bench = Undoing()
+    await bench.fail(lambda ctx: bench.do(ctx, "a"), RollbackCheckpointError)
+    assert bench.runs == {}
+
+
+async def test_rollback_goes_into_everything_that_is_not_over() -> None:
+    bench = Undoing()
+
+    async def work(ctx: Context) -> None:
+        await ctx.rollback_checkpoint("cp")
+
+        async def branch(inner: Context) -> None:
+            await bench.do(inner, "in join")
+
+        async def winner(inner: Context) -> None:
+            await bench.do(inner, "winner")
+
+        async def loser(inner: Context) -> None:
+            await bench.do(inner, "loser")
+            await inner.sleep("s", 600)
+
+        async def block(inner: Context) -> None:
+            await bench.do(inner, "in block")
+
+        async def body(inner: Context, n: int) -> Any:
+            await bench.do(inner, f"iteration {n}")
+            if n == 2:
+                raise ValueError("no")
+            return Continue(n + 1)
+
+        await ctx.join("j", {"a": branch})
+        await ctx.race("r", {"loser": loser, "winner": winner})
+        await ctx.try_block("t", block)
+        await ctx.loop("l", body, 0)
+
+    await bench.fail(work)
+    assert sorted(bench.undone) == ["in block", "in join", "iteration 2", "winner"]
+
+
+async def test_a_sibling_of_a_failed_branch_is_undone() -> None:
+    bench = Undoing()
+
+    async def work(ctx: Context) -> None:
+        await ctx.rollback_checkpoint("cp")
+
+        async def good(inner: Context) -> None:
+            await bench.do(inner, "good")
+
+        async def bad(inner: Context) -> None:
+            await bench.do(inner, "before the failure")
+            raise KeyError("no")
+
+        await ctx.join("j", {"good": good, "bad": bad})
+
+    await bench.fail(work, JoinError)
+    assert sorted(bench.undone) == ["before the failure", "good"]
+
+
+async def test_what_follows_a_failure_that_was_handled_is_undone_too() -> None:
+    bench = Undoing()
+
+    async def bad(inner: Context) -> None:
+        await bench.do(inner, "in the failed branch")
+        raise KeyError("no")
+
+    async def work(ctx: Context) -> None:
+        await ctx.rollback_checkpoint("cp")
+        for operation in ("race", "join"):
+            try:
+                await getattr(ctx, operation)(operation, {"bad": bad})
+            except (RaceError, JoinError):
+                await bench.do(ctx, f"after {operation}")
+        await ctx.try_step("t", bench.raising("t", ValueError("x")), max_retries=0)
+        await bench.do(ctx, "after try")
+        raise ValueError("no")
+
+    await bench.fail(work)
+    assert sorted(set(bench.undone)) == ["after join", "after race", "after try", "in the failed branch"]
+    assert len(bench.undone) == 5
+
+
+async def test_nothing_is_undone_for_a_fault_of_the_code() -> None:
+    bench = Undoing()
+
+    async def work(ctx: Context) -> None:
+        await ctx.rollback_checkpoint("cp")
+        await bench.do(ctx, "a")
+        await ctx.sleep("s", 60)
+
+    async def other(ctx: Context) -> None:
+        await ctx.rollback_checkpoint("cp")
+        await bench.do(ctx, "a")
+        await ctx.step("s", bench.giving("s"))
+
+    await bench.once(work)
+    await bench.fail(other, HistoryDivergedError)
+    assert bench.undone == []
+    handle = bench.start(other)
+    with pytest.raises(WorkflowFailedError):
+        await handle.result
+    await handle.recover()
+    assert (await bench.through(work)).state is WorkflowState.COMPLETED
+    assert bench.runs == {"a": 1}
+
+
+async def test_a_failing_handler_stops_the_rollback_and_the_next_run_retries_it() -> None:
+    bench = Undoing()
+    attempts: list[str] = []
+
+    async def undo(_ctx: Any, output: str) -> None:
+        attempts.append(output)
+        if output == "b" and attempts.count("b") < 3:
+            raise OSError("not now")
+
+    async def work(ctx: Context) -> None:
+        await ctx.rollback_checkpoint("cp")
+        for name in "abc":
+            await ctx.step(name, bench.giving(name, name), rollback=undo)
+        raise ValueError("no")
+
+    for _ in range(2):
+        with pytest.raises(OSError, match="not now"):
+            await bench.once(work)
+        assert bench.state() == "rolling_back"
+        assert bench.metadata("b").rollback_error == "not now"
+    with pytest.raises(WorkflowFailedError, match="ValueError: no"):
+        await bench.once(work)
+    assert attempts == ["c", "b", "b", "b", "a"]
+    assert bench.metadata("b").rollback_error is None
+    assert [type(event).__name__ for event in bench.events].count("RollbackErrorEvent") == 2
+
+
+@pytest.mark.parametrize("number", range(1, 9))
+@pytest.mark.parametrize("phase", ["before", "after"])
+async def test_a_crash_anywhere_loses_no_undo(number: int, phase: str) -> None:
+    bench = Undoing()
+    commits = 0
+
+    def fail(operation: str, when: str) -> None:
+        nonlocal commits
+        commits += (operation, when) == ("commit", "before")
+        if (operation, when) == ("commit", phase) and commits == number:
+            raise StoreUnavailableError("a crash")
+
+    async def work(ctx: Context) -> None:
+        await ctx.rollback_checkpoint("cp")
+        for name in "abc":
+            await bench.do(ctx, name)
+        raise ValueError("no")
+
+    bench.driver.on_call = fail
+    while bench.state() != "failed":
+        with pytest.raises((StoreUnavailableError, ValueError, WorkflowFailedError)):
+            await bench.once(work)
+    assert set(bench.undone) == set("abc")
+    assert len(bench.undone) <= 4
+
+
+@pytest.mark.parametrize("at", ["collecting", "undoing"])
+async def test_an_eviction_during_the_rollback_undoes_no_less(at: str) -> None:
+    bench = Undoing()
+    started: list[Any] = []
+
+    async def undo(_ctx: Any, output: str) -> None:
+        bench.undone.append(output)
+        if at == "undoing" and len(bench.undone) == 1:
+            started[0].evict()
+
+    async def work(ctx: Context) -> None:
+        await ctx.rollback_checkpoint("cp")
+        if at == "collecting" and ctx._scope.turn.is_collecting and not bench.undone:
+            started[0].evict()
+        for name in "abc":
+            await ctx.step(name, bench.giving(name, name), rollback=undo)
+        raise ValueError("no")
+
+    started.append(bench.start(work))
+    assert (await started[0].result).state is not WorkflowState.FAILED
+    bench.undone += ["evicted"] if at == "collecting" else []
+    with pytest.raises((ValueError, WorkflowFailedError)):
+        await bench.once(work)
+    assert [name for name in bench.undone if name != "evicted"] == ["c", "b", "a"]
+    assert bench.state() == "failed"
+
+
+async def test_neither_eviction_nor_cancel_rolls_back() -> None:
+    bench = Undoing()
+
+    async def work(ctx: Context) -> None:
+        await ctx.rollback_checkpoint("cp")
+        await bench.do(ctx, "a")
+        await bench.do(ctx, "b", takes_s=60)
+
+    handle = bench.start(work)
+    await bench.idle(handle)
+    handle.evict(grace=0)
+    await bench.finish(handle)
+    handle = bench.start(work)
+    await bench.idle(handle)
+    await handle.cancel()
+    assert (await handle.result).state is WorkflowState.CANCELLED
+    assert bench.undone == []
+
+
+async def test_the_loop_is_not_advanced_by_the_rollback() -> None:
+    bench = Undoing()
+
+    async def body(ctx: Context, n: int) -> Any:
+        await bench.do(ctx, f"{n}")
+        if n == 1:
+            raise ValueError("no")
+        return Break(n) if n == 9 else Continue(n + 1)
+
+    async def work(ctx: Context) -> None:
+        await ctx.rollback_checkpoint("cp")
+        await ctx.loop("l", body, 0)
+
+    await bench.fail(work)
+    assert bench.entries()["l"].kind.iteration == 1  # type: ignore[union-attr]
+    assert bench.undone == ["1"]
+
+
+async def test_a_handler_knows_its_workflow_and_whether_to_stop() -> None:
+    bench = Undoing()
+    known: list[Any] = []
+
+    async def work(ctx: Context) -> None:
+        await ctx.rollback_checkpoint("cp")
+        # A handler that is no coroutine function is called all the same.
+        await ctx.step("a", bench.giving("a", 7), rollback=note)
+        raise ValueError("no")
+
+    def note(ctx: Any, output: int) -> None:
+        known.append((ctx.workflow_id, ctx.is_evicted(), ctx.abort_signal.is_set(), output))
+
+    await bench.fail(work)
+    assert known == [("wf-1", False, False, 7)]
