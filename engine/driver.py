@@ -70,8 +70,8 @@ class EngineDriver(Protocol):
         commit_messages_max: optional; messages that one commit may move, where a reply counts twice.
         deaths: how many runs died since the last commit; 0 where unknown.
         started_at: when the workflow was started, integer milliseconds; None where the driver does not know.
-        message_driver: the inbox. A driver that has just read it says so by a further attribute, ``is_inbox_fresh``; a
-            run then begins without a refresh.
+        is_inbox_fresh: optional; whether the inbox has just been read, so that a run begins without a refresh.
+        message_driver: the inbox.
         clock: what its times are measured with; runs on this driver use it unless told otherwise.
     """
 
