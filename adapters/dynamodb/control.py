@@ -11,7 +11,7 @@ from adapters.dynamodb.limits import LEASE_MS
 from engine.commit import Alarm, Commit
 from engine.errors import WorkflowEndedError, WorkflowNotFoundError
 from engine.handle import recover_workflow, replay_workflow_from_step
-from engine.keys import STATE_KEY
+from engine.keys import ERROR_KEY, STATE_KEY
 from engine.lifecycle import ENDED, WorkflowState
 
 if TYPE_CHECKING:
@@ -64,6 +64,30 @@ async def cancel(connection: Connection, claims: Claims, workflow_id: str) -> bo
     return driver.has_stale_schedule
 
 
+async def cancel_with_rollback(connection: Connection, claims: Claims, workflow_id: str) -> bool:
+    """Have a workflow undo what it has done and then end as cancelled; whoever runs it is fenced at its next commit.
+
+    It is due at once. One that rolls back already goes on to the end it was going to have, and a cancelled one stays
+    as it is: nothing is written. The answer is whether a schedule is left to be cleared.
+
+    Raises:
+        WorkflowNotFoundError: there is no such workflow.
+        WorkflowEndedError: it has completed or failed.
+    """
+    check_id(workflow_id)
+    stored = await connection.table.get(key(workflow_id, HEAD))
+    if stored is not None and decode_head(stored).state in (WorkflowState.ROLLING_BACK, WorkflowState.CANCELLED):
+        return False
+    driver = await claims.seize_blind(workflow_id, lease_ms=LEASE_MS)
+    state = WorkflowState.ROLLING_BACK
+    if driver.head.state is not state:
+        # Without a stored error the rollback is that of a cancellation, and ends as one.
+        puts = [(STATE_KEY, state.encode())]
+        await driver.commit(Commit(puts=puts, deletes=[ERROR_KEY], alarm=Alarm(None), state=state))
+    await driver.release(wake_at=connection.clock.now())
+    return driver.has_stale_schedule
+
+
 async def recover(connection: Connection, claims: Claims, workflow_id: str) -> bool:
     """Let a failed workflow go on, due now; False, and nothing is written, where it has not failed.
 
@@ -72,9 +96,10 @@ async def recover(connection: Connection, claims: Claims, workflow_id: str) -> b
     """
     check_id(workflow_id)
     stored = await connection.table.get(key(workflow_id, HEAD))
-    if stored is None:
+    head = None if stored is None else decode_head(stored)
+    if head is None or head.purging_at:
         raise WorkflowNotFoundError(f"no workflow has the id {workflow_id!r}")
-    if decode_head(stored).state is not WorkflowState.FAILED:
+    if head.state is not WorkflowState.FAILED:
         return False
     driver = await claims.seize(workflow_id, lease_ms=LEASE_MS)
     try:

@@ -104,9 +104,9 @@ def update_action(key: Item, change: Change, condition: Condition | None = None)
     return {"Update": {"Key": key, **update_arguments(change, condition)}}
 
 
-def delete_action(key: Item) -> Action:
-    """Delete an item within a transaction; no error where it is not there."""
-    return {"Delete": {"Key": key}}
+def delete_action(key: Item, condition: Condition | None = None) -> Action:
+    """Delete an item within a transaction; no error where it is not there, unless the condition asks for it."""
+    return {"Delete": {"Key": key, **condition_arguments(condition)}}
 
 
 def check_action(key: Item, condition: Condition) -> Action:

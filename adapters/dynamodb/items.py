@@ -30,7 +30,7 @@ ACTIVE = "active"
 """The list group of every workflow that has not ended; the ended states are groups of their own."""
 
 _OPTIONAL_NUMBERS = ("lease_until", "wake_at", "schedule_at", "ended_at")
-_COUNTERS = ("snapshot_seq", "snapshot_parts", "deaths", "wakes", "inbox_done", "gap_n", "gap_at")
+_COUNTERS = ("snapshot_seq", "snapshot_parts", "deaths", "wakes", "inbox_done", "gap_n", "gap_at", "purging_at")
 _OPTIONAL_TEXTS = ("owner", "flush")
 
 TYPES_KEY: Item = {PARTITION_KEY: text("\0"), SORT_KEY: text("TYPES")}
@@ -52,6 +52,7 @@ class Head(Struct, frozen=True, kw_only=True):
         inbox_done: every ticket up to this one is accounted for.
         gap_n: tickets up to this one were first missed at ``gap_at``; 0 where none is missed.
         input_digest: a hash of the input.
+        purging_at: when somebody last began to delete the workflow; 0 where nobody has.
     """
 
     workflow_id: str
@@ -78,6 +79,7 @@ class Head(Struct, frozen=True, kw_only=True):
     gap_n: int = 0
     gap_at: int = 0
     input_digest: bytes = b""
+    purging_at: int = 0
 
 
 def key(workflow_id: str, sort_key: str) -> Item:
@@ -218,6 +220,7 @@ def decode_head(item: Item) -> Head:
         inbox_done=integer(item, "inbox_done"),
         gap_n=integer(item, "gap_n"),
         gap_at=integer(item, "gap_at"),
+        purging_at=integer(item, "purging_at"),
         input_digest=bytes(item["input_digest"]["B"]) if "input_digest" in item else b"",
     )
 

@@ -74,18 +74,24 @@ class Ended(Struct, frozen=True):
     """It has ended and never runs again unless told to: drop the wake."""
 
 
+class Purging(Struct, frozen=True):
+    """It has ended and is being deleted: somebody has to go on with that."""
+
+
 class NotFound(Struct, frozen=True):
     """No workflow has this id: drop the wake."""
 
 
-Claim = Claimed | Unreadable | Held | NotDue | Ended | NotFound
+Claim = Claimed | Unreadable | Held | NotDue | Ended | Purging | NotFound
 """What a try to claim a workflow comes to."""
+
+_Gone = Ended | Purging | NotFound
 
 _ENDED_VALUES = {f":{state}": text(state) for state in sorted(ENDED)}
 _NOT_ENDED = f"NOT #state IN ({', '.join(_ENDED_VALUES)})"
 _FREE = Condition(f"attribute_exists(#pk) AND attribute_not_exists(#owner) AND {_NOT_ENDED}", _ENDED_VALUES)
 _ACTIVE = Condition(f"attribute_exists(#pk) AND {_NOT_ENDED}", _ENDED_VALUES)
-_EXISTS = Condition("attribute_exists(#pk)")
+_EXISTS = Condition("attribute_exists(#pk) AND attribute_not_exists(#purging_at)")
 _LOOKS_MAX = 5
 
 
@@ -146,7 +152,7 @@ class Claims:
         # Unique to this claim, so that a claim whose answer was lost is recognised as ours.
         return Lease(owner=f"{self._owner}/{self._connection.ids.new()}", length_ms=lease_ms, deadline_ms=deadline_ms)
 
-    async def _take(self, table: Table, workflow_id: str, lease: Lease, now: int) -> _Taken | Held | Ended | NotFound:
+    async def _take(self, table: Table, workflow_id: str, lease: Lease, now: int) -> _Taken | Held | _Gone:
         try:
             return await _acquire(table, workflow_id, lease, now, _FREE)
         except ConditionFailedError as failed:
@@ -157,8 +163,7 @@ class Claims:
         if head.owner == lease.owner:
             return _Taken(head=head, is_due=True)
         if head.state in ENDED:
-            await _tidy_up(table, head)
-            return Ended()
+            return await _gone(table, head)
         if head.owner is not None and (head.lease_until or 0) > now:
             return Held(head.lease_until or 0)
         return await self._take_over(table, head, lease, now)
@@ -260,8 +265,10 @@ async def _seize(connection: Connection, workflow_id: str, lease: Lease, conditi
     except ConditionFailedError as failed:
         if not failed.item:
             raise WorkflowNotFoundError(f"no workflow has the id {workflow_id!r}") from None
-        state = decode_head(failed.item).state
-        raise WorkflowEndedError(f"the workflow {workflow_id!r} is {state}") from None
+        head = decode_head(failed.item)
+        if head.purging_at:
+            raise WorkflowNotFoundError(f"the workflow {workflow_id!r} is being purged") from None
+        raise WorkflowEndedError(f"the workflow {workflow_id!r} is {head.state}") from None
 
 
 async def _run_or_park(driver: DynamoDriver, due_at: int | None) -> Claim:
@@ -279,6 +286,14 @@ async def _run_or_park(driver: DynamoDriver, due_at: int | None) -> Claim:
             return NotDue(due_at)
     # Messages keep coming; running it without need is better than giving up on it.
     return Claimed(driver)
+
+
+async def _gone(table: Table, head: Head) -> Ended | Purging:
+    """What has ended is taken out of the index ``due``, but for one of which somebody must delete the rest."""
+    if head.purging_at:
+        return Purging()
+    await _tidy_up(table, head)
+    return Ended()
 
 
 async def _tidy_up(table: Table, head: Head) -> None:

@@ -37,6 +37,16 @@ def query_of(workflow_id: str) -> dict[str, Any]:
     }
 
 
+def whole_query_of(workflow_id: str) -> dict[str, Any]:
+    """The arguments of a Query for all that there is of a workflow, the message ids it remembers included."""
+    return {
+        "KeyConditionExpression": "#pk = :pk",
+        "ExpressionAttributeNames": {"#pk": PARTITION_KEY},
+        "ExpressionAttributeValues": {":pk": text(workflow_id)},
+        "ConsistentRead": True,
+    }
+
+
 def messages_query_of(workflow_id: str) -> dict[str, Any]:
     """The arguments of a Query for a workflow's messages."""
     return {

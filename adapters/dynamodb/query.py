@@ -100,10 +100,11 @@ def describe_head(head: Head) -> Description:
 
 
 async def describe(table: Table, workflow_id: str) -> Description | None:
-    """What HEAD says, or None where there is no such workflow."""
+    """What HEAD says, or None where there is no such workflow, or it is being purged."""
     check_id(workflow_id)
     stored = await table.get(key(workflow_id, HEAD))
-    return None if stored is None else describe_head(decode_head(stored))
+    head = None if stored is None else decode_head(stored)
+    return None if head is None or head.purging_at else describe_head(head)
 
 
 async def read_history(table: Table, workflow_id: str) -> tuple[Head, Fold]:
@@ -115,7 +116,7 @@ async def read_history(table: Table, workflow_id: str) -> tuple[Head, Fold]:
     check_id(workflow_id)
     for _ in range(_READS_MAX):
         partition = await read_partition(table, workflow_id)
-        if partition.head is None:
+        if partition.head is None or partition.head.purging_at:
             raise WorkflowNotFoundError(f"no workflow has the id {workflow_id!r}")
         stored = await table.get(key(workflow_id, HEAD))
         # A Query is no snapshot: where the log was folded while we read it, what we have may have holes.
@@ -149,7 +150,8 @@ async def list_workflows(
     ]
     found = sorted((place for places in await asyncio.gather(*queries) for place in places), reverse=True)
     page = found[:limit]
-    heads = [decode_head(item) for item in await table.batch_get([key(place[1], HEAD) for place in page])]
+    stored = [decode_head(item) for item in await table.batch_get([key(place[1], HEAD) for place in page])]
+    heads = [head for head in stored if not head.purging_at]
     items = sorted(
         (describe_head(head) for head in heads if state is None or head.state is state),
         key=lambda item: (item.created_at, item.workflow_id),

@@ -63,7 +63,7 @@ class Starts:
         """Start a workflow, due at once or at ``start_at`` (milliseconds since the epoch); the input is CBOR.
 
         Raises:
-            StartConflictError: the id is taken by another type or input.
+            StartConflictError: the id is taken by another type or input, or is being purged.
             InvalidIdError, ValueTooLargeError: nothing was written.
         """
         check_id(workflow_id)
@@ -105,6 +105,8 @@ class Starts:
         if stored is None:
             raise StoreUnavailableError(f"{head.workflow_id!r} was there and is gone") from refused
         there = decode_head(stored)
+        if there.purging_at:
+            raise StartConflictError(f"a workflow {head.workflow_id!r} is being purged; start it again once it is gone")
         if (there.type, there.input_digest) != (head.type, head.input_digest):
             raise StartConflictError(
                 f"a workflow {head.workflow_id!r} exists already with another "

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from adapters.dynamodb import control, inbox, query
 from adapters.dynamodb.inbox import Accepted
 from adapters.dynamodb.items import check_id
-from adapters.dynamodb.lease import Claim, Claimed, Claims, Ended, Held, NotDue, NotFound, Unreadable
+from adapters.dynamodb.lease import Claim, Claimed, Claims, Ended, Held, NotDue, NotFound, Purging, Unreadable
 from adapters.dynamodb.limits import LEASE_MS
+from adapters.dynamodb.purge import Purge, purge
 from adapters.dynamodb.query import Description, Outcome, Overdue, Page
 from adapters.dynamodb.start import Started, Starts
 from adapters.dynamodb.table import Client, Connection, Meter, Table
@@ -37,6 +38,8 @@ __all__ = [
     "Outcome",
     "Overdue",
     "Page",
+    "Purge",
+    "Purging",
     "Started",
     "Store",
     "Unreadable",
@@ -162,16 +165,29 @@ class Store:
         """Make a workflow due now; ``WorkflowNotFoundError`` or ``WorkflowEndedError`` where that cannot be."""
         await control.wake(self._connection, workflow_id)
 
-    async def cancel(self, workflow_id: str) -> bool:
+    async def cancel(self, workflow_id: str, *, rollback: bool = False) -> bool:
         """End a workflow as cancelled; a running holder is fenced at its next commit.
 
-        The answer is whether a schedule is left to be cleared.
+        With ``rollback`` what it has done is undone first, by its next run, which is due at once. The answer is
+        whether a schedule is left to be cleared.
 
         Raises:
             WorkflowNotFoundError: there is no such workflow.
             WorkflowEndedError: it has completed or failed.
         """
-        return await control.cancel(self._connection, self._claims, workflow_id)
+        act = control.cancel_with_rollback if rollback else control.cancel
+        return await act(self._connection, self._claims, workflow_id)
+
+    async def purge(self, workflow_id: str, *, until: int | None = None) -> Purge:
+        """Delete everything of an ended workflow; to be called again at the answer's ``again_at`` until that is None.
+
+        ``until`` (milliseconds) is when this call has to come back.
+
+        Raises:
+            WorkflowNotFoundError: there is no such workflow, or nothing is left of it.
+            WorkflowNotEndedError: it has not ended; nothing was written.
+        """
+        return await purge(self._connection, workflow_id, until=until)
 
     async def recover(self, workflow_id: str) -> bool:
         """Let a failed workflow go on, due now; False, and nothing is written, where it has not failed.

@@ -1,0 +1,129 @@
+"""Removing an ended workflow for good, HEAD last: whoever is cut short at any page is gone on from, by anyone.
+
+Every deletion is held to the epoch in HEAD. Two who purge at once, or one that was frozen halfway, therefore never
+delete what belongs to a later workflow of the same id: HEAD of that one has another epoch, and the transaction fails.
+
+What it costs: each item's kilobytes twice (a transaction), two write units for each hundred items, and about ten for
+HEAD, INBOX and their places in the indexes; reading is the bytes over 4 KB.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from adapters.dynamodb.errors import ConditionFailedError, TransactionRefusedError
+from adapters.dynamodb.expressions import Change, Condition, check_action, delete_action, number, text
+from adapters.dynamodb.items import HEAD, INBOX, check_id, decode_head, due, item_bytes, key
+from adapters.dynamodb.limits import (
+    OUTSTANDING_MAX_MS,
+    PURGE_LOOK_MS,
+    TRANSACTION_ACTIONS_MAX,
+    TRANSACTION_BYTES_MAX,
+    TRANSACTION_RESERVE_BYTES,
+)
+from adapters.dynamodb.partition import whole_query_of
+from adapters.dynamodb.schema import LIST_AT, LIST_TYPE, SORT_KEY
+from engine.errors import FencedError, WorkflowNotEndedError, WorkflowNotFoundError
+from engine.lifecycle import ENDED
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from adapters.dynamodb.expressions import Item
+    from adapters.dynamodb.items import Head
+    from adapters.dynamodb.table import Connection
+
+_ENDED_VALUES = {f":{state}": text(state) for state in sorted(ENDED)}
+_HAS_ENDED = Condition(f"attribute_exists(#pk) AND #state IN ({', '.join(_ENDED_VALUES)})", _ENDED_VALUES)
+_BATCH_ITEMS = TRANSACTION_ACTIONS_MAX - 1
+_BATCH_BYTES = TRANSACTION_BYTES_MAX - TRANSACTION_RESERVE_BYTES
+
+
+class Purge(Struct, frozen=True):
+    """How far a purge has come: ``again_at`` is when to go on (milliseconds since the epoch), None when all is gone."""
+
+    again_at: int | None = None
+
+
+async def purge(connection: Connection, workflow_id: str, *, until: int | None) -> Purge:
+    """Delete everything of an ended workflow; to be called again at the answer's ``again_at`` until that is None.
+
+    From the first call on the workflow is as good as gone, but that its id cannot be started anew before all is
+    deleted. That takes until a minute after its end: so long a sender that took a ticket may still put its message.
+    ``until`` (milliseconds) is when this call has to come back.
+
+    Raises:
+        WorkflowNotFoundError: there is no such workflow, or nothing is left of it.
+        WorkflowNotEndedError: it has not ended; nothing was written.
+        FencedError: somebody else purges it.
+    """
+    check_id(workflow_id)
+    head = await _mark(connection, workflow_id)
+    async for batch in _batches(connection, workflow_id):
+        await _delete(connection, head, batch)
+        if until is not None and connection.clock.now() >= until:
+            return Purge(connection.clock.now())
+    last_word_at = (head.ended_at or head.updated_at) + OUTSTANDING_MAX_MS
+    if connection.clock.now() < last_word_at:
+        return Purge(last_word_at)
+    await _delete_head(connection, head)
+    return Purge()
+
+
+async def _mark(connection: Connection, workflow_id: str) -> Head:
+    """Say in HEAD that the workflow is being purged, by us; it is due, lest nobody goes on."""
+    now = connection.clock.now()
+    change = Change(
+        sets={"purging_at": number(now), **due(workflow_id, now + PURGE_LOOK_MS)},
+        removes=("owner", "lease_until", LIST_TYPE, LIST_AT),
+        adds={"epoch": 1},
+    )
+    try:
+        marked = await connection.table.update(key(workflow_id, HEAD), change, _HAS_ENDED, returns="ALL_NEW")
+    except ConditionFailedError as failed:
+        if not failed.item:
+            raise WorkflowNotFoundError(f"no workflow has the id {workflow_id!r}") from None
+        raise WorkflowNotEndedError(f"{workflow_id!r} has not ended: cancel it first, or let it end") from None
+    return decode_head(marked)
+
+
+async def _batches(connection: Connection, workflow_id: str) -> AsyncIterator[list[Item]]:
+    """The keys of everything but HEAD and INBOX, as many at a time as one transaction can delete."""
+    batch: list[Item] = []
+    size = 0
+    async for item in connection.table.query(whole_query_of(workflow_id)):
+        sort_key = item[SORT_KEY]["S"]
+        if sort_key in (HEAD, INBOX):
+            continue
+        if len(batch) == _BATCH_ITEMS or size + item_bytes(item) > _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+        batch.append(key(workflow_id, sort_key))
+        size += item_bytes(item)
+    if batch:
+        yield batch
+
+
+def _is_ours(head: Head) -> Condition:
+    return Condition("#epoch = :epoch AND attribute_exists(#purging_at)", {":epoch": number(head.epoch)})
+
+
+async def _delete(connection: Connection, head: Head, batch: list[Item]) -> None:
+    check = check_action(key(head.workflow_id, HEAD), _is_ours(head))
+    try:
+        await connection.table.transact([check, *map(delete_action, batch)], f"purge {connection.ids.new()}")
+    except TransactionRefusedError:
+        raise FencedError(f"somebody else purges {head.workflow_id!r}") from None
+
+
+async def _delete_head(connection: Connection, head: Head) -> None:
+    last = [delete_action(key(head.workflow_id, HEAD), _is_ours(head)), delete_action(key(head.workflow_id, INBOX))]
+    try:
+        await connection.table.transact(last, f"purge {connection.ids.new()}")
+    except TransactionRefusedError as refused:
+        # A first try, its answer lost, may have been applied; then the workflow is gone, as it should be.
+        if refused.is_ambiguous:
+            return
+        raise FencedError(f"somebody else purges {head.workflow_id!r}") from None
