@@ -42,7 +42,8 @@ def read_wake(body: str) -> Wake | None:
     """The wake that a body says, or None where it is no wake."""
     try:
         found = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
+        # Nested deeper than the parser goes; a batch must survive whatever is put into its queue.
         return None
     match found:
         case {"workflow_id": str(workflow_id), "alarm_at": int(alarm_at)}:

@@ -62,6 +62,13 @@ class Call:
         """Seconds that the caller is willing to wait, ``WAIT_MAX_S`` at most; raises ``Problem``."""
         return self.number("wait", 0.0, WAIT_MAX_S)
 
+    def flag(self, name: str) -> bool:
+        """Whether the query says ``name=true``; raises ``Problem`` where it says neither that nor ``false``."""
+        text = self.query.get(name, "false")
+        if text not in {"true", "false"}:
+            raise Problem(INVALID_PARAMETER, f'"{name}" must be true or false, not "{text}".')
+        return text == "true"
+
     def number(self, name: str, default: float, most: float) -> float:
         """The query's number ``name``, at most ``most``; raises ``Problem`` where it is none or negative."""
         text = self.query.get(name)

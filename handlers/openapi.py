@@ -69,6 +69,11 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         output={"description": "Any value, where the workflow completed."},
         error={"type": "object", "description": "name and message, where it failed."},
     ),
+    "Purged": _object(
+        ["id", "is_gone"],
+        id=_TEXT,
+        is_gone={"type": "boolean", "description": "Whether nothing is left, so that the id can be used anew."},
+    ),
     "History": _object(["id", "entries"], id=_TEXT, entries={"type": "array", "items": {"type": "object"}}),
     "Problem": _object(
         ["type", "title", "status", "detail"],

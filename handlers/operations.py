@@ -34,6 +34,10 @@ logger = logging.getLogger(__name__)
 START_MEMBERS = frozenset({"id", "input", "tags", "start_at"})
 REPLAY_MEMBERS = frozenset({"entry_id"})
 
+PURGE_MARGIN_MS = 10_000
+"""Milliseconds before its deadline by which a purge leaves the rest to a worker. Design choice: a page and its
+deletions, tried again and again, still fit."""
+
 RETRY_AFTER_S = 1
 """Seconds in ``Retry-After`` of an output that is not there yet. Design choice."""
 
@@ -245,13 +249,29 @@ async def wake(ports: Ports, call: Call) -> Answer:
 
 async def cancel(ports: Ports, call: Call) -> Answer:
     """Cancel a workflow; whoever runs it is stopped at its next commit. Cancelling twice is no error."""
-    if await ports.store.cancel(call.path["id"]):
+    rollback = call.flag("rollback")
+    if await ports.store.cancel(call.path["id"], rollback=rollback):
         try:
             await ports.alarms.clear(call.path["id"])
         except DriverError as error:
             # It may go off yet, as a stale wake that is dropped.
             _tell_lost_hint(call.path["id"], error)
-    return Answer(value=_described(await _found(ports, call.path["id"])))
+    found = await _found(ports, call.path["id"])
+    if found.state in ENDED:
+        return Answer(value=_described(found))
+    # It is being undone, and ends when that is done.
+    await _hint(ports, call.path["id"])
+    return Answer(status=202, value=_described(found))
+
+
+async def purge(ports: Ports, call: Call) -> Answer:
+    """Delete an ended workflow for good: 200 when nothing is left of it, 202 while the rest is being deleted."""
+    workflow_id = call.path["id_or_type"]
+    progress = await ports.store.purge(workflow_id, until=call.deadline_ms - PURGE_MARGIN_MS)
+    if progress.again_at is not None:
+        await _arm(ports, workflow_id, progress.again_at)
+    is_gone = progress.again_at is None
+    return Answer(status=200 if is_gone else 202, value={"id": workflow_id, "is_gone": is_gone})
 
 
 async def recover(ports: Ports, call: Call) -> Answer:

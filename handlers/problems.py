@@ -42,6 +42,7 @@ UNKNOWN_TYPE = Kind("unknown-type", 404, "No workflow has this type")
 WORKFLOW_NOT_FOUND = Kind("workflow-not-found", 404, "No workflow has this id")
 START_CONFLICT = Kind("start-conflict", 409, "The id is taken by another workflow")
 WORKFLOW_ENDED = Kind("workflow-ended", 409, "The workflow has ended")
+WORKFLOW_NOT_ENDED = Kind("workflow-not-ended", 409, "The workflow has not ended")
 WORKFLOW_FAILED = Kind("workflow-failed", 409, "The workflow has failed")
 INVALID_REPLAY = Kind("invalid-replay", 409, "The workflow cannot be replayed from there")
 STORE_UNAVAILABLE = Kind("store-unavailable", 503, "The store cannot be reached at the moment")
@@ -54,6 +55,7 @@ KINDS: tuple[tuple[type[BaseException], Kind], ...] = (
     (errors.WorkflowNotFoundError, WORKFLOW_NOT_FOUND),
     (errors.StartConflictError, START_CONFLICT),
     (errors.WorkflowEndedError, WORKFLOW_ENDED),
+    (errors.WorkflowNotEndedError, WORKFLOW_NOT_ENDED),
     (errors.WorkflowFailedError, WORKFLOW_FAILED),
     (errors.InvalidIdError, INVALID_ID),
     (errors.InvalidReplayError, INVALID_REPLAY),

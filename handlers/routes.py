@@ -103,7 +103,8 @@ ROUTES: tuple[Route, ...] = (
         method="POST",
         path="/workflows/{id}/cancel",
         act=operations.cancel,
-        answers={200: "Workflow"},
+        parameters=(Parameter("rollback", "query", "boolean", "Undo what it has done before it ends as cancelled."),),
+        answers={200: "Workflow", 202: "Workflow"},
         problems=(problems.WORKFLOW_NOT_FOUND, problems.WORKFLOW_ENDED),
     ),
     Route(
@@ -136,6 +137,13 @@ ROUTES: tuple[Route, ...] = (
         body="Start",
         answers={200: "Started", 201: "Started"},
         problems=(problems.UNKNOWN_TYPE, problems.START_CONFLICT, *_BODY_PROBLEMS),
+    ),
+    Route(
+        method="DELETE",
+        path="/workflows/{id_or_type}",
+        act=operations.purge,
+        answers={200: "Purged", 202: "Purged"},
+        problems=(problems.WORKFLOW_NOT_FOUND, problems.WORKFLOW_NOT_ENDED),
     ),
 )
 """In the order in which addresses are matched: ids may hold slashes, so the longer address stands first."""

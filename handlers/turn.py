@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from adapters.dynamodb.store import Claimed, NotDue, Unreadable
+from adapters.dynamodb.store import Claimed, NotDue, Purging, Unreadable
 from adapters.dynamodb.table import sleep
 from engine.commit import Alarm, Commit
 from engine.errors import (
@@ -126,6 +126,8 @@ async def take_turn(
             return await Turn(ports, limits, invocation, driver).take()
         case Unreadable(driver, reason):
             return await Turn(ports, limits, invocation, driver).refuse(reason)
+        case Purging():
+            return await _go_on_purging(ports, workflow_id, until=invocation.deadline_ms - limits.evict_margin_ms)
     return await _drop(ports, workflow_id, claim, alarms)
 
 
@@ -136,6 +138,21 @@ async def _pass_on(ports: TurnPorts, workflow_id: str) -> Outcome:
     except DriverError:
         return Outcome.FAULT
     logger.info("wake passed on", extra={"workflow_id": workflow_id})
+    return Outcome.DROPPED
+
+
+async def _go_on_purging(ports: TurnPorts, workflow_id: str, *, until: int) -> Outcome:
+    """Delete what is left of a workflow whose purge was cut short, or had to wait."""
+    try:
+        progress = await ports.store.purge(workflow_id, until=until)
+    except (OperatorError, CallerError, FencedError) as error:
+        # It stays due, or somebody else is at it.
+        logger.warning("purge cut short", extra={"workflow_id": workflow_id, **_told(error)})
+        return Outcome.DROPPED
+    if progress.again_at is not None:
+        with _losing_nothing("alarm not armed", workflow_id):
+            await ports.alarms.arm(workflow_id, progress.again_at)
+    logger.info("purged", extra={"workflow_id": workflow_id, "again_at": progress.again_at})
     return Outcome.DROPPED
 
 

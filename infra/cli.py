@@ -175,14 +175,23 @@ def _add_looks(groups: Any) -> None:
 def _add_orders(groups: Any) -> None:
     for name, summary in (
         ("wake", "have a workflow looked at now"),
-        ("cancel", "cancel a workflow for good"),
+        ("cancel", "cancel a workflow for good; --rollback undoes what it has done"),
         ("recover", "let a failed workflow try again from where it failed"),
         ("replay", "run a workflow again, from a step or from the beginning"),
     ):
         command = _command(groups, name, commands.order, summary)
-        command.add_argument("id", metavar="ID", help="the workflow's id")
+        # Only the dead-letter queue names workflows itself.
+        command.add_argument("id", metavar="ID", help="the workflow's id", nargs="?" if name == "recover" else None)
         if name == "replay":
             command.add_argument("--entry", metavar="ENTRY", help="the entry of the step to begin at (see history)")
+        if name == "cancel":
+            command.add_argument("--rollback", action="store_true", help="undo what it has done first")
+        if name == "recover":
+            command.add_argument(
+                "--from-dlq", action="store_true", help="wake every workflow that the dead-letter queue names instead"
+            )
+    command = _command(groups, "purge", commands.purge, "delete an ended workflow for good")
+    command.add_argument("id", metavar="ID", help="the workflow's id")
 
 
 def _value(text: str) -> Any:

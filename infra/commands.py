@@ -5,9 +5,11 @@ from __future__ import annotations
 import http.client
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.clock import SystemClock
+from infra import redrive
 from infra.api_client import segment
 from infra.fault import DeployError
 from infra.ministack import wait
@@ -120,13 +122,42 @@ def history(arguments: Namespace) -> None:
 def order(arguments: Namespace) -> None:
     """``torpor wake``, ``cancel``, ``recover`` and ``replay``: tell a workflow to do something."""
     body = None
+    query: dict[str, str] = {}
+    if arguments.command == "recover" and _is_from_dlq(arguments):
+        redrive.run(stack=arguments.stack, region=arguments.region, folder=Path.cwd(), say=print)
+        return
     if arguments.command == "replay":
         body = {} if arguments.entry is None else {"entry_id": arguments.entry}
-    done = _ask(_api(arguments), "POST", f"{_at(arguments)}/{arguments.command}", body=body)
+    if arguments.command == "cancel" and arguments.rollback:
+        query = {"rollback": "true"}
+    done = _ask(_api(arguments), "POST", f"{_at(arguments)}/{arguments.command}", body=body, query=query)
     if arguments.json:
         _print_json(done)
     else:
         print(f"{arguments.id}  {done.get('state', 'done') if isinstance(done, dict) else 'done'}")
+
+
+def _is_from_dlq(arguments: Namespace) -> bool:
+    """Whether the dead-letter queue is meant; raises DeployError where it and an id are, or neither."""
+    if arguments.from_dlq == (arguments.id is not None):
+        raise DeployError("Give the id of a workflow, or --from-dlq, not both.")
+    if arguments.from_dlq and arguments.endpoint is not None:
+        raise DeployError("An address does not tell its dead-letter queue: give --stack.")
+    return bool(arguments.from_dlq)
+
+
+def purge(arguments: Namespace) -> None:
+    """``torpor purge``: delete an ended workflow for good."""
+    told = _ask(_api(arguments), "DELETE", _at(arguments))
+    if arguments.json:
+        _print_json(told)
+    else:
+        gone = (
+            "gone"
+            if told["is_gone"]
+            else "being deleted; its id is free when that is done, at least a minute after its end"
+        )
+        print(f"{arguments.id}  {gone}")
 
 
 def watch(arguments: Namespace) -> None:

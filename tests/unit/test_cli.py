@@ -61,7 +61,7 @@ def api() -> Iterator[Api]:
             self.end_headers()
             self.wfile.write(sent)
 
-        do_GET = do_POST = respond  # noqa: N815 - the names that the base class calls
+        do_GET = do_POST = do_DELETE = respond  # noqa: N815 - the names that the base class calls
 
         def log_message(self, *_arguments: object) -> None:
             """Say nothing."""
@@ -307,3 +307,26 @@ def test_an_address_tells_its_region(monkeypatch: pytest.MonkeyPatch) -> None:
     address = "https://abc.execute-api.eu-west-1.amazonaws.com"
     found = find_api(stack=None, endpoint=address, region=None)
     assert (found.region, found.credentials.access_key) == ("eu-west-1", "key")
+
+
+# --- cancelling with a rollback, purging ----------------------------------------------------------------------------
+
+
+def test_cancel_may_ask_for_a_rollback(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    api.answer((202, {"id": "o-1", "state": "rolling_back"}))
+    assert torpor(api, "cancel", "o-1", "--rollback") == 0
+    assert api.line == "POST /workflows/o-1/cancel?rollback=true"
+    assert capsys.readouterr().out == "o-1  rolling_back\n"
+
+
+@pytest.mark.parametrize(("status", "is_gone", "told"), [(200, True, "gone"), (202, False, "being deleted")])
+def test_purge_says_how_far_it_has_come(
+    api: Api, capsys: pytest.CaptureFixture[str], status: int, told: str, *, is_gone: bool
+) -> None:
+    api.answer((status, {"id": "a/b", "is_gone": is_gone}))
+    assert torpor(api, "purge", "a/b") == 0
+    assert api.line == "DELETE /workflows/a%2Fb"
+    assert told in capsys.readouterr().out
+    api.answer((status, {"id": "a/b", "is_gone": is_gone}))
+    assert torpor(api, "purge", "a/b", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"id": "a/b", "is_gone": is_gone}

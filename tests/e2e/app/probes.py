@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine import Context, step_context, workflow
+from engine import Context, RollbackContext, step_context, workflow
 
 VERSION = "first"
 """Replaced by the test that deploys another build."""
@@ -82,3 +82,23 @@ async def upgraded(ctx: Context, _plan: Plan) -> list[str]:
     before = await ctx.step("before", version)
     await ctx.queue.next("wait", ["go"])
     return [before, await ctx.step("after", version)]
+
+
+@workflow("undoing")
+async def undoing(ctx: Context, plan: Plan) -> None:
+    """Two steps that can be undone, and a wait for ever."""
+
+    def undo(_rollback_ctx: RollbackContext, output: str) -> None:
+        with Path(plan.marks).open("a") as file:
+            file.write(f"undo-{output} 1 {os.getpid()}\n")
+
+    await ctx.rollback_checkpoint("from-here")
+    for name in ("first", "second"):
+        await ctx.step(name, mark_and_return, plan.marks, name, rollback=undo)
+    await ctx.queue.next("wait", ["go"])
+
+
+def mark_and_return(marks: str, value: str) -> str:
+    """A mark, and ``value``."""
+    leave_mark(marks)
+    return value

@@ -1,0 +1,89 @@
+"""Ends that are asked for, on the deployed template: a cancellation that undoes, a purge, a redrive of dead letters."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from adapters.dynamodb.items import due
+from adapters.sqs import Wake, wake_body
+from infra.redrive import redrive
+from tests.e2e.probe import sweep, until
+
+if TYPE_CHECKING:
+    from infra.local_stack import LocalStack
+    from tests.e2e.conftest import Make
+
+
+def undone(names: list[str]) -> list[str]:
+    return [name for name in names if name.startswith("undo-")]
+
+
+def test_a_cancelled_workflow_undoes_what_it_did(probe: Make) -> None:
+    undoing = probe("undoing", "undone").started()
+    undoing.wait_for("go")
+    reply = undoing.stack.api.request("POST", "/workflows/undone/cancel", query={"rollback": "true"})
+    assert reply.status == 202, reply.body
+    assert undoing.ending()["state"] == "cancelled"
+    assert undone([name for name, _, _ in undoing.marks()]) == ["undo-second", "undo-first"]
+    assert undoing.send("go").status == 409
+    again = undoing.stack.api.request("POST", "/workflows/undone/cancel", query={"rollback": "true"})
+    assert (again.status, again.json()["state"]) == (200, "cancelled")
+
+
+def test_a_workflow_is_purged_in_two_goes_and_its_id_is_refused_until_then(probe: Make) -> None:
+    word = probe("listening", "purged").started()
+    word.send("word", "end")
+    assert word.output() == ["end"]
+    assert word.call("DELETE").json() == {"id": "purged", "is_gone": False}
+    assert word.call("GET").status == 404
+    assert word.start().status == 409
+    assert {item["sk"]["S"] for item in word.items()} == {"HEAD", "INBOX"}
+    # A worker goes on by itself, a minute after the workflow's end.
+    until(lambda: word.items() == [], 90, "nothing is left")
+    assert word.call("DELETE").status == 404
+    assert word.start().status == 201
+    word.send("word", "end")
+    assert word.output() == ["end"]
+
+
+def test_dead_letters_are_done_again(probe: Make, local_stack: LocalStack) -> None:
+    listening = probe("listening", "dead-letters").started()
+    listening.wait_for("word")
+    detail = {"workflow_id": "dead-letters", "name": "word", "body": "end"}
+    event = {"id": "event-1", "source": "torpor", "detail-type": "torpor.message", "detail": detail}
+    queue, url = local_stack.client("sqs"), local_stack.outputs["DeadLetterQueueUrl"]
+    bodies = [
+        wake_body(Wake(workflow_id="dead-letters")),
+        wake_body(Wake(workflow_id="nobody")),
+        json.dumps({"version": "1.0", "requestPayload": event}),
+        json.dumps({"version": "1.0", "requestPayload": event}),
+        "not ours",
+    ]
+    for body in bodies:
+        queue.send_message(QueueUrl=url, MessageBody=body)
+    told = {(done.workflow_id, done.is_settled) for done in redrive(local_stack.api, queue, url)}
+    assert told == {("dead-letters", True), ("nobody", True), ("?", False)}
+    assert listening.output() == ["end"]
+    assert listening.counts() == {"note-1": 1}
+    left = until(lambda: _receive(queue, url), 10, "what is not ours is left")
+    assert [message["Body"] for message in left] == ["not ours"]
+    queue.delete_message(QueueUrl=url, ReceiptHandle=left[0]["ReceiptHandle"])
+
+
+def _receive(queue: Any, url: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = queue.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", [])
+    return found
+
+
+def test_the_sweeper_takes_up_a_purge_that_nobody_goes_on_with(probe: Make) -> None:
+    word = probe("listening", "half-purged").started()
+    word.send("word", "end")
+    word.output()
+    key = {"pk": {"S": "half-purged"}, "sk": {"S": "HEAD"}}
+    head = next(item for item in word.items() if item["sk"]["S"] == "HEAD")
+    # As a purge leaves it that died long ago: marked, overdue, and its time is up.
+    long_ago = {**due("half-purged", 1), "purging_at": {"N": "1"}, "ended_at": {"N": "1"}}
+    word.stack.client("dynamodb").put_item(TableName=word.stack.table_name, Item={**head, **key, **long_ago})
+    sweep(word.stack)
+    until(lambda: word.items() == [], 20, "nothing is left")

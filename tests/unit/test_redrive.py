@@ -1,0 +1,78 @@
+"""What a dead letter asks for, whatever is in it, and which options of the command exclude each other."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra.cli import main
+from infra.redrive import Letter, read_letter
+
+EVENT = {"id": "e-1", "source": "torpor", "detail-type": "torpor.message"}
+DETAIL = {"workflow_id": "w", "name": "go", "body": {"n": 1}}
+FAILED = {"version": "1.0", "requestContext": {"condition": "RetriesExhausted"}}
+
+
+@pytest.mark.parametrize(
+    ("body", "letter"),
+    [
+        ({"workflow_id": "w"}, Letter(workflow_id="w")),
+        ({"workflow_id": "w", "alarm_at": 5}, Letter(workflow_id="w")),
+        ({**FAILED, "requestPayload": {"workflow_id": "w"}}, Letter(workflow_id="w")),
+        (
+            {**FAILED, "requestPayload": {**EVENT, "detail": DETAIL}},
+            Letter(workflow_id="w", event=DETAIL, key="e-1"),
+        ),
+        (
+            {**FAILED, "requestPayload": {**EVENT, "detail": {**DETAIL, "id": "mine"}}},
+            Letter(workflow_id="w", event={**DETAIL, "id": "mine"}, key="mine"),
+        ),
+        ({**EVENT, "detail-type": "else", "detail": DETAIL}, Letter(workflow_id="w")),
+        ({**EVENT, "detail": {"workflow_id": "w"}}, Letter(workflow_id="w")),
+        ({**EVENT, "detail": {}}, None),
+        ({"requestPayload": None}, None),
+        ([], None),
+        (7, None),
+    ],
+)
+def test_a_dead_letter_is_a_wake_or_a_message(body: Any, letter: Letter | None) -> None:
+    assert read_letter(json.dumps(body)) == letter
+
+
+@pytest.mark.parametrize("body", ["", "{", "\x00", "[" * 100_000])
+def test_what_is_no_json_is_nothing_of_ours(body: str) -> None:
+    assert read_letter(body) is None
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: (
+        st.lists(inner)
+        | st.dictionaries(
+            st.sampled_from(["workflow_id", "detail", "detail-type", "id", "name", "requestPayload", "alarm_at"]), inner
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@given(JSON)
+def test_any_json_is_read_or_is_nothing(value: Any) -> None:
+    found = read_letter(json.dumps(value))
+    assert found is None or isinstance(found.workflow_id, str)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["recover"], ["recover", "w", "--from-dlq"], ["recover", "--from-dlq", "--endpoint", "http://127.0.0.1:9"]],
+)
+def test_the_queue_or_an_id_but_not_both(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    assert exit_.value.code == 1
+    told = capsys.readouterr().err
+    assert "--from-dlq" in told or "--stack" in told
