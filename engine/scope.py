@@ -11,8 +11,8 @@ import hashlib
 import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from engine import bare, keys, limits, values
-from engine.entry import Entry, RemovedEntry
+from engine import bare, keys, limits, mismatch, values
+from engine.entry import Entry, MessageEntry
 from engine.errors import (
     CancelledError,
     ControlFlow,
@@ -228,7 +228,24 @@ class Scope:
             HistoryDivergedError: the name was used before, or the entry is of another kind.
         """
         self.claim(name)
-        return self.look(name, kind)
+        key, entry = self.look(name, kind)
+        if entry is None:
+            self._refuse_other(name, kind)
+        return key, entry
+
+    def open_parts(self, name: str) -> None:
+        """As ``open``, for an operation that has no entry of its own at ``name``, only parts of it."""
+        self.claim(name)
+        storage = self.turn.storage
+        index = storage.find_name(name)
+        if index is not None and (entry := storage.find(keys.child_key(self.key, index))) is not None:
+            raise self.diverged(mismatch.text(storage, self.location, name, MessageEntry.kind, entry.kind))
+        self._refuse_other(name, MessageEntry)
+
+    def _refuse_other(self, name: str, kind: type[EntryKind]) -> None:
+        storage = self.turn.storage
+        if storage.loaded_count and (found := mismatch.other_operation(storage, self.key, name, kind)) is not None:
+            raise self.diverged(mismatch.text(storage, self.location, name, kind.kind, found))
 
     def look(self, name: str, kind: type[EntryKind]) -> tuple[bytes | None, Entry | None]:
         """As ``open``, for a part of an operation whose name is claimed already."""
@@ -244,7 +261,7 @@ class Scope:
             return key, None
         storage.visited.add(key)
         if type(entry.kind) is not kind:
-            raise self.diverged(self._mismatch(name, kind, entry.kind))
+            raise self.diverged(mismatch.text(storage, self.location, name, kind.kind, entry.kind))
         return key, entry
 
     def frontier(self) -> None:
@@ -321,18 +338,6 @@ class Scope:
     def describe(self) -> str:
         """The location in words, for messages."""
         return repr(render(self.location, self.turn.storage.names)) if self.location else "the workflow's own scope"
-
-    def _mismatch(self, name: str, wanted: type[EntryKind], found: EntryKind) -> str:
-        path = "/".join(part for part in (render(self.location, self.turn.storage.names), name) if part)
-        if isinstance(found, RemovedEntry):
-            return (
-                f"{path!r} is a {wanted.kind} in the code, but history recorded it as removed ({found.original_type}); "
-                "give the new operation another name"
-            )
-        return (
-            f"{path!r} is a {wanted.kind} in the code, but history has a {found.kind} there. Give the new operation "
-            "another name and mark the old one with ctx.removed(name, type), or branch on ctx.get_version(name, latest)"
-        )
 
     def _render_key(self, key: bytes) -> str:
         entry = self.turn.storage.find(key)

@@ -51,7 +51,7 @@ async def receive(
         raise MessageNotCompletedError(
             f"await message.complete(...) on the message received before, then ask for the next one ({name!r})"
         )
-    scope.claim(name)
+    scope.open_parts(name)
     _, count_entry = scope.look(f"{name}:count", MessageEntry)
     deadline_entry = _look_deadline(scope, name, timeout_ms)
     if count_entry is not None:

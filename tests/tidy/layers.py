@@ -26,7 +26,7 @@ ENGINE_ORDER = (
     ("schema", "bare", "keys", "coordinates", "lifecycle", "commit", "changes"),
     ("driver",),
     ("clock", "ids"),
-    ("kept", "storage", "hooks", "writing", "flushing"),
+    ("kept", "storage", "mismatch", "hooks", "writing", "flushing"),
     ("instants", "turn", "scope", "scope_log"),
     ("ops.attempt", "ops.branch", "ops.rollback"),
     ("ops.step", "ops.sleep", "ops.queue", "ops.loop", "ops.join", "ops.race", "ops.version", "ops.recovery"),

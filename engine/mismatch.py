@@ -1,0 +1,47 @@
+"""What to say where code and history have different operations under one name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine import keys
+from engine.entry import JoinEntry, LoopEntry, MessageEntry, RaceEntry, RemovedEntry
+from engine.location import render
+
+if TYPE_CHECKING:
+    from engine.entry import EntryKind
+    from engine.location import Location
+    from engine.storage import Storage
+
+_REMEDY = (
+    "Give the new operation another name and mark the old one with ctx.removed(name, type), or branch on "
+    "ctx.get_version(name, latest)"
+)
+_WITH_SCOPES = (LoopEntry, JoinEntry, RaceEntry)
+
+
+def text(storage: Storage, location: Location, name: str, wanted: str, found: EntryKind | str) -> str:
+    """The message for an operation ``wanted`` at ``name`` below ``location``, where history has ``found``."""
+    path = "/".join(part for part in (render(location, storage.names), name) if part)
+    if isinstance(found, RemovedEntry):
+        return (
+            f"{path!r} is a {wanted} in the code, but history recorded it as removed ({found.original_type}); give the "
+            "new operation another name"
+        )
+    kind = found if isinstance(found, str) else found.kind
+    return f"{path!r} is a {wanted} in the code, but history has a {kind} there. {_REMEDY}"
+
+
+def other_operation(storage: Storage, scope_key: bytes, name: str, wanted: type[EntryKind]) -> str | None:
+    """The kind of an operation that leaves no entry of its own at ``name``, where history has one of another kind."""
+    if wanted is not MessageEntry and _has_parts(storage, scope_key, name):
+        return MessageEntry.kind
+    index = storage.find_name(name)
+    if index is not None and wanted not in _WITH_SCOPES and storage.below(keys.child_key(scope_key, index)):
+        return "try_block"
+    return None
+
+
+def _has_parts(storage: Storage, scope_key: bytes, name: str) -> bool:
+    indexes = (storage.find_name(f"{name}:{part}") for part in ("count", "deadline"))
+    return any(index is not None and storage.find(keys.child_key(scope_key, index)) is not None for index in indexes)
