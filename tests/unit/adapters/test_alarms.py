@@ -190,7 +190,9 @@ def test_a_wake_survives_its_body(workflow_id: str, alarm_at: int | None) -> Non
     assert read_wake(wake_body(wake)) == wake
 
 
-@pytest.mark.parametrize("body", ["", "null", "[]", "{}", '{"workflow_id": 1}', "\x00", '{"workflow_id": null}', "[" * 100_000])
+@pytest.mark.parametrize(
+    "body", ["", "null", "[]", "{}", '{"workflow_id": 1}', "\x00", '{"workflow_id": null}', "[" * 100_000]
+)
 def test_what_is_no_wake_is_none(body: str) -> None:
     assert read_wake(body) is None
 
