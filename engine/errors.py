@@ -110,6 +110,10 @@ class CriticalError(StepError):
     """Raise it (or a subclass) in a step to fail at once, without further attempts."""
 
 
+NonRetryable = CriticalError
+"""The name of ``CriticalError`` that suits activities."""
+
+
 class StepTimeoutError(CriticalError):
     """A step outlived its ``timeout``; ``timeout_s`` is that timeout in seconds."""
 

@@ -230,7 +230,7 @@ class Scope:
         self.claim(name)
         key, entry = self.look(name, kind)
         if entry is None:
-            self._refuse_other(name, kind)
+            self.refuse_other(name, kind)
         return key, entry
 
     def open_parts(self, name: str) -> None:
@@ -240,9 +240,10 @@ class Scope:
         index = storage.find_name(name)
         if index is not None and (entry := storage.find(keys.child_key(self.key, index))) is not None:
             raise self.diverged(mismatch.text(storage, self.location, name, MessageEntry.kind, entry.kind))
-        self._refuse_other(name, MessageEntry)
+        self.refuse_other(name, MessageEntry)
 
-    def _refuse_other(self, name: str, kind: type[EntryKind]) -> None:
+    def refuse_other(self, name: str, kind: type[EntryKind]) -> None:
+        """Raise where history has an operation at ``name`` that left no entry of its own, and is none of ``kind``."""
         storage = self.turn.storage
         if storage.loaded_count and (found := mismatch.other_operation(storage, self.key, name, kind)) is not None:
             raise self.diverged(mismatch.text(storage, self.location, name, kind.kind, found))

@@ -26,6 +26,7 @@ async def removed(scope: Scope, name: str, original_type: str) -> None:
     key = None if index is None else keys.child_key(scope.key, index)
     entry = None if key is None else storage.find(key)
     if entry is None or key is None:
+        scope.refuse_other(name, RemovedEntry)
         scope.act()
         scope.record(name, RemovedEntry(original_type=original_type, original_name=name))
         await scope.turn.recorded()

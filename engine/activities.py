@@ -1,0 +1,170 @@
+"""Activities, step functions that are registered by name and know what happens to them; and operations, their helpers."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import re
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, TypeVarTuple, Unpack, overload
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from engine import limits, values
+from engine.catalogue import Catalogue
+from engine.driver import AbortSignal
+from engine.errors import InvalidIdError
+from engine.ops.attempt import step_context
+from engine.step_options import policy_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from engine.ops.attempt import StepPolicy
+    from engine.step_options import StepOptions
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+F = TypeVar("F", bound="Callable[..., Awaitable[Any]]")
+
+_NAME = re.compile(r"[a-z0-9_]+")
+_LOGGER = logging.getLogger("torpor.activity")
+
+
+class ActivityContext(Struct, frozen=True, kw_only=True):
+    """What an activity may know of itself.
+
+    Attributes:
+        workflow_id: the workflow that it works for.
+        activity_name: its name.
+        attempt: which attempt this is, from 1.
+        idempotency_key: the same for every attempt, in every process: hand it to the services that it calls.
+        abort_signal: set when the run must stop, or when another branch of its race has won.
+    """
+
+    workflow_id: str
+    activity_name: str
+    attempt: int
+    idempotency_key: str
+    abort_signal: AbortSignal
+
+    @property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        """The logger ``torpor.activity``; its records have ``workflow_id``, ``activity`` and ``attempt``."""
+        fields = {"workflow_id": self.workflow_id, "activity": self.activity_name, "attempt": self.attempt}
+        return logging.LoggerAdapter(_LOGGER, fields)
+
+
+class Activity(Generic[Unpack[Ts], T]):
+    """An async function under its own name, with the options of the steps that it becomes; ``ctx.activity`` runs it.
+
+    Attributes:
+        name: the function's name.
+        fn: the function, ``async def (ctx, *args)``.
+    """
+
+    __slots__ = ("__weakref__", "_options", "fn", "name", "step_fn")
+
+    def __init__(
+        self, name: str, fn: Callable[[ActivityContext, Unpack[Ts]], Awaitable[T]], options: StepOptions
+    ) -> None:
+        self.name = name
+        self.fn = fn
+        self.step_fn: Callable[..., Awaitable[T]] = functools.partial(_in_step, name, fn)
+        self._options = options
+        policy_of(name, options)
+
+    def __repr__(self) -> str:
+        return f"<activity {self.name!r}>"
+
+    def __call__(self, ctx: ActivityContext, *args: Unpack[Ts]) -> Awaitable[T]:
+        """Call the function itself, as in a unit test or in another activity: no step, no retries, no record.
+
+        Raises:
+            TypeError: ``ctx`` is no ActivityContext; the call was meant to be ``ctx.activity(...)``.
+        """
+        if not isinstance(ctx, ActivityContext):
+            raise TypeError(
+                f"{self.name} is an activity: a workflow runs it with await ctx.activity({self.name}, ...); a test "
+                "calls it with engine.testing.activity_context()"
+            )
+        return self.fn(ctx, *args)
+
+    def policy(self, options: StepOptions) -> StepPolicy:
+        """The policy of one step of it: as registered, but for what ``options`` says otherwise."""
+        policy = policy_of(self.name, {**self._options, **options})
+        return replace(policy, returns=values.return_type(self.fn)) if policy.returns is None else policy
+
+
+async def _in_step(name: str, fn: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+    step = step_context()
+    context = ActivityContext(
+        workflow_id=step.workflow_id,
+        activity_name=name,
+        attempt=step.attempt,
+        idempotency_key=step.idempotency_key,
+        abort_signal=step.abort_signal,
+    )
+    return await fn(context, *args)
+
+
+ACTIVITIES: Catalogue[Activity[Unpack[tuple[Any, ...]], Any]] = Catalogue("activity")
+"""Where ``@activity`` registers."""
+
+OPERATIONS: Catalogue[Callable[..., Awaitable[Any]]] = Catalogue("operation")
+"""Where ``@operation`` registers."""
+
+
+@overload
+def activity(fn: Callable[[ActivityContext, Unpack[Ts]], Awaitable[T]], /) -> Activity[Unpack[Ts], T]: ...
+
+
+@overload
+def activity(
+    **options: Unpack[StepOptions],
+) -> Callable[[Callable[[ActivityContext, Unpack[Ts]], Awaitable[T]]], Activity[Unpack[Ts], T]]: ...
+
+
+def activity(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Register an ``async def (ctx, *args)`` as an activity of its own name, ``[a-z0-9_]``.
+
+    Args:
+        fn: the function, where the decorator is used without brackets.
+        **options: those of ``ctx.step``, with ``max_retries`` (5) and ``timeout`` (30 s) as their defaults.
+
+    Raises:
+        InvalidIdError: the name is none, or taken by another function.
+        TypeError: the function is not async, or an option is unknown.
+    """
+
+    def register(fn: Callable[..., Any]) -> Activity[Unpack[tuple[Any, ...]], Any]:
+        name = _name_of(fn, "activity")
+        settings: StepOptions = {"max_retries": limits.ACTIVITY_MAX_RETRIES, **options}  # type: ignore[typeddict-item]
+        made: Activity[Unpack[tuple[Any, ...]], Any] = Activity(name, fn, settings)
+        ACTIVITIES.add(name, made, fn)
+        return made
+
+    return register if fn is None else register(fn)
+
+
+def operation(fn: F) -> F:
+    """Register an async function as an operation: a helper that activities and code outside call like any function.
+
+    Nothing of it is recorded. Workflow code that calls it does so inside a step.
+
+    Raises:
+        InvalidIdError: the name is none, or taken by another function.
+        TypeError: the function is not async.
+    """
+    OPERATIONS.add(_name_of(fn, "operation"), fn, fn)
+    return fn
+
+
+def _name_of(fn: Callable[..., Any], sort: str) -> str:
+    name = fn.__name__
+    if not inspect.iscoroutinefunction(fn):
+        raise TypeError(f"{name} must be an async function to be an {sort}; call what blocks with asyncio.to_thread")
+    if _NAME.fullmatch(name) is None:
+        raise InvalidIdError(f"{name!r} is no name of an {sort}: small letters, digits and _ make one")
+    return name
