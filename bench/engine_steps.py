@@ -38,7 +38,7 @@ def measure(*, is_quick: bool, report: Callable[[str], None]) -> list[Figure]:
         return [
             *_steps(ours, repetitions, report),
             *_joins(ours, repetitions, report),
-            *_loops(ours, 1 if is_quick else 2, report),
+            *_loops(ours, 1 if is_quick else 3, report),
             *_commits(ours),
         ]
 
