@@ -1,0 +1,190 @@
+"""Recover and replay from a step: what is forgotten, what stays, and in which order things were created."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine import Break, Context, Continue, StepExhaustedError, WorkflowState, replay_workflow_from_step
+from engine.entry import Entry, EntryMetadata, EntryStatus, SleepEntry, StepEntry
+from engine.errors import InvalidReplayError
+from engine.keys import entry_key
+from engine.revival import creation_order, rewind
+from engine.storage import Storage
+from tests.unit.bench import WORKFLOW_ID, Bench
+
+V7_EARLY, V7_LATE = "018f0000-0000-7000-8000-000000000001", "018f0000-0001-7000-8000-000000000000"
+V4_A, V4_B, V4_C = (f"{letter}0000000-0000-4000-8000-000000000000" for letter in "fab")
+
+
+def history(*rows: tuple[str, int | None]) -> Storage:
+    """Entries by id, each with the creation time of its metadata, or without any."""
+    storage = Storage()
+    for name, (entry_id, created_at) in enumerate(rows):
+        index = storage.register_name(f"s{name}")
+        storage.put(entry_key((index,)), Entry(entry_id, (index,), StepEntry(output=b"\xf6")))
+        if created_at is not None:
+            storage.put_metadata(entry_id, EntryMetadata(created_at=created_at, status=EntryStatus.COMPLETED))
+    return storage
+
+
+def ordered(storage: Storage) -> list[str]:
+    return [entry.id for _, entry in sorted(storage.entries(), key=lambda pair: creation_order(storage, *pair))]
+
+
+def test_entries_of_version_seven_sort_by_their_id() -> None:
+    assert ordered(history((V7_LATE, 1), (V7_EARLY, 2))) == [V7_EARLY, V7_LATE]
+
+
+def test_entries_of_the_reference_sort_by_their_creation_those_without_last_by_key() -> None:
+    assert ordered(history((V4_A, None), (V4_B, 20), (V4_C, 10), ("c" + V4_A[1:], None))) == [
+        V4_C,
+        V4_B,
+        V4_A,
+        "c" + V4_A[1:],
+    ]
+
+
+def test_both_kinds_sort_together_by_time() -> None:
+    early = int(V7_EARLY.replace("-", "")[:12], 16)
+    assert ordered(history((V7_EARLY, None), (V4_A, early - 1), (V4_B, early + 1))) == [V4_A, V7_EARLY, V4_B]
+
+
+def test_only_a_known_step_can_be_replayed_from() -> None:
+    storage = history((V7_EARLY, 1))
+    index = storage.register_name("nap")
+    storage.put(entry_key((index,)), Entry(V7_LATE, (index,), SleepEntry(deadline=1)))
+    with pytest.raises(InvalidReplayError, match="no entry has the id"):
+        rewind(storage, "unheard")
+    with pytest.raises(InvalidReplayError, match="is a sleep; only a step"):
+        rewind(storage, V7_LATE)
+
+
+def test_what_runs_and_would_remain_is_refused() -> None:
+    storage = history((V7_EARLY, 1), (V7_LATE, 2))
+    storage.put_metadata(V7_EARLY, EntryMetadata(created_at=1, status=EntryStatus.RUNNING))
+    with pytest.raises(InvalidReplayError, match="is running and would remain"):
+        rewind(storage, V7_LATE)
+    rewind(storage, V7_EARLY)
+    assert list(storage.entries()) == []
+
+
+async def steps(ctx: Context, bench: Bench) -> str:
+    for name in "abc":
+        await ctx.step(name, bench.giving(name))
+    await ctx.sleep("s", 1)
+    await ctx.step("d", bench.giving("d"))
+    return "done"
+
+
+async def test_a_step_and_everything_after_it_run_again() -> None:
+    bench = Bench()
+    work = lambda ctx: steps(ctx, bench)  # noqa: E731
+    await bench.through(work)
+    snapshot = await replay_workflow_from_step(WORKFLOW_ID, bench.driver, bench.entries()["b"].id)
+    assert len(snapshot.entries) == 1
+    assert (bench.state(), bench.alarm) == ("sleeping", bench.clock.now())
+    assert (await bench.through(work)).output == "done"
+    assert bench.runs == {"a": 1, "b": 2, "c": 2, "d": 2}
+
+
+async def test_without_a_step_all_runs_again_with_the_same_input() -> None:
+    bench = Bench()
+
+    async def work(ctx: Context, given: Any) -> Any:
+        await ctx.step("a", bench.giving("a"))
+        return given
+
+    await bench.through(work, "given")
+    await replay_workflow_from_step(WORKFLOW_ID, bench.driver, schedule_alarm=False)
+    assert bench.alarm is None
+    assert (await bench.through(work, "other")).output == "given"
+    assert bench.runs == {"a": 2}
+
+
+async def test_a_step_inside_loops_rewinds_to_the_outermost() -> None:
+    bench = Bench()
+
+    async def outer(ctx: Context, total: int) -> Any:
+        async def inner(below: Context, n: int) -> Any:
+            await below.step("s", bench.giving(f"{total}/{n}"))
+            return Break(n) if n == 1 else Continue(n + 1)
+
+        await ctx.loop("inner", inner, 0)
+        return Break(total) if total == 2 else Continue(total + 1)
+
+    async def work(ctx: Context) -> Any:
+        await ctx.step("before", bench.giving("before"))
+        return await ctx.loop("outer", outer, 0)
+
+    await bench.through(work)
+    await replay_workflow_from_step(WORKFLOW_ID, bench.driver, bench.entries()["outer/~1/inner/~1/s"].id)
+    assert set(bench.entries()) == {"before"}
+    assert (await bench.through(work)).output == 2
+    assert {name: count for name, count in bench.runs.items() if count == 1} == {"before": 1}
+
+
+async def test_a_branch_that_lost_a_step_runs_again_and_the_others_do_not() -> None:
+    bench = Bench()
+
+    def branch(name: str) -> Any:
+        async def body(ctx: Context) -> Any:
+            return await ctx.step("s", bench.giving(name, name))
+
+        return body
+
+    async def work(ctx: Context) -> Any:
+        joined = await ctx.join("j", {"a": branch("a"), "b": branch("b")})
+        raced = await ctx.race("r", {"only": branch("only")})
+        return [joined, raced.winner]
+
+    await bench.through(work)
+    await replay_workflow_from_step(WORKFLOW_ID, bench.driver, bench.entries()["j/b/s"].id)
+    assert (await bench.through(work)).output == [{"a": "a", "b": "b"}, "only"]
+    assert bench.runs == {"a": 1, "b": 2, "only": 2}
+
+
+async def test_recover_only_acts_on_failed_and_forgets_failures() -> None:
+    bench = Bench()
+
+    async def work(ctx: Context) -> Any:
+        await ctx.step("ok", bench.giving("ok"))
+
+        async def branch(inner: Context) -> Any:
+            return await inner.step("bad", bench.raising("bad", ValueError("no"), times=2, then="good"), max_retries=1)
+
+        return (await ctx.join("j", {"b": branch}))["b"]
+
+    handle = bench.start(lambda ctx: ctx.sleep("s", 60))
+    await handle.result
+    before = bench.driver.dump()
+    await handle.recover()
+    assert bench.driver.dump() == before
+
+    bench = Bench()
+    with pytest.raises(Exception, match="Join failed: b"):
+        await bench.through(work)
+    handle = bench.start(work)
+    with pytest.raises(Exception, match="Join failed"):
+        await handle.result
+    await handle.recover()
+    metadata = bench.metadata("j/b/bad")
+    assert (metadata.status, metadata.attempts, metadata.error) == (EntryStatus.PENDING, 0, None)
+    assert (bench.state(), bench.alarm) == ("sleeping", bench.clock.now())
+    result = await bench.through(work)
+    assert (result.state, result.output) == (WorkflowState.COMPLETED, "good")
+    assert bench.runs == {"ok": 1, "bad": 3}
+
+
+async def test_a_recovered_step_has_all_its_attempts_again() -> None:
+    bench = Bench()
+    work = lambda ctx: ctx.step("s", bench.raising("s", ValueError("no"), times=5), max_retries=2)  # noqa: E731
+    with pytest.raises(StepExhaustedError):
+        await bench.through(work)
+    handle = bench.start(work)
+    with pytest.raises(Exception, match="exhausted"):
+        await handle.result
+    await handle.recover()
+    assert (await bench.through(work)).state is WorkflowState.COMPLETED
+    assert bench.runs == {"s": 6}
