@@ -57,7 +57,7 @@ async def _message_then_step(ctx: Context, _input: Any) -> None:
 
 
 class Tally(list["Commit"]):
-    """Counts commits where the driver in memory would keep them: a hundred thousand of them are not the engine's cost."""
+    """Counts commits where the driver in memory would keep them: they are not the engine's cost."""
 
     def __init__(self) -> None:
         super().__init__()
