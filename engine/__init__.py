@@ -3,7 +3,8 @@
 This package is pure Python and knows no cloud: `engine.driver` has the ports, `engine.testing` a driver in memory.
 """
 
-from engine.context import Context, RaceResult
+from engine.activities import Activity, ActivityContext, activity, operation
+from engine.context import Context
 from engine.driver import Clock, EngineDriver, MessageDriver
 from engine.errors import (
     AuthorError,
@@ -18,6 +19,7 @@ from engine.errors import (
     JoinError,
     MessageNotCompletedError,
     MessageWaitError,
+    NonRetryable,
     OperatorError,
     QueueTimeoutError,
     RaceError,
@@ -48,6 +50,7 @@ from engine.hooks import ErrorInfo, HistorySnapshot, RollbackErrorEvent, RunErro
 from engine.lifecycle import WorkflowState
 from engine.ops.attempt import StepContext, step_context
 from engine.ops.loop import Break, Continue
+from engine.ops.race import RaceResult
 from engine.ops.recovery import Failure, TryResult
 from engine.ops.rollback import RollbackContext
 from engine.queue_context import Message, Queue
@@ -57,6 +60,8 @@ from engine.result import WorkflowResult
 __all__ = [
     "NO_OUTPUT",
     "REGISTRY",
+    "Activity",
+    "ActivityContext",
     "AuthorError",
     "Break",
     "CallerError",
@@ -80,6 +85,7 @@ __all__ = [
     "MessageNotCompletedError",
     "MessageWaitError",
     "NoOutput",
+    "NonRetryable",
     "OperatorError",
     "Queue",
     "QueueTimeoutError",
@@ -110,6 +116,8 @@ __all__ = [
     "WorkflowResult",
     "WorkflowState",
     "YieldSwallowedError",
+    "activity",
+    "operation",
     "recover_workflow",
     "replay_workflow_from_step",
     "run_workflow",

@@ -1,4 +1,4 @@
-"""Activities, step functions that are registered by name and know what happens to them; and operations, their helpers."""
+"""Activities, registered step functions that know what they work for; and operations, their helpers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ActivityContext(Struct, frozen=True, kw_only=True):
         return logging.LoggerAdapter(_LOGGER, fields)
 
 
-class Activity(Generic[Unpack[Ts], T]):
+class Activity(Generic[*Ts, T]):
     """An async function under its own name, with the options of the steps that it becomes; ``ctx.activity`` runs it.
 
     Attributes:
@@ -78,7 +78,7 @@ class Activity(Generic[Unpack[Ts], T]):
     def __repr__(self) -> str:
         return f"<activity {self.name!r}>"
 
-    def __call__(self, ctx: ActivityContext, *args: Unpack[Ts]) -> Awaitable[T]:
+    def __call__(self, ctx: ActivityContext, *args: *Ts) -> Awaitable[T]:
         """Call the function itself, as in a unit test or in another activity: no step, no retries, no record.
 
         Raises:
@@ -109,7 +109,7 @@ async def _in_step(name: str, fn: Callable[..., Awaitable[Any]], *args: Any) -> 
     return await fn(context, *args)
 
 
-ACTIVITIES: Catalogue[Activity[Unpack[tuple[Any, ...]], Any]] = Catalogue("activity")
+ACTIVITIES: Catalogue[Activity[*tuple[Any, ...], Any]] = Catalogue("activity")
 """Where ``@activity`` registers."""
 
 OPERATIONS: Catalogue[Callable[..., Awaitable[Any]]] = Catalogue("operation")
@@ -117,13 +117,13 @@ OPERATIONS: Catalogue[Callable[..., Awaitable[Any]]] = Catalogue("operation")
 
 
 @overload
-def activity(fn: Callable[[ActivityContext, Unpack[Ts]], Awaitable[T]], /) -> Activity[Unpack[Ts], T]: ...
+def activity(fn: Callable[[ActivityContext, Unpack[Ts]], Awaitable[T]], /) -> Activity[*Ts, T]: ...
 
 
 @overload
 def activity(
     **options: Unpack[StepOptions],
-) -> Callable[[Callable[[ActivityContext, Unpack[Ts]], Awaitable[T]]], Activity[Unpack[Ts], T]]: ...
+) -> Callable[[Callable[[ActivityContext, Unpack[Ts]], Awaitable[T]]], Activity[*Ts, T]]: ...
 
 
 def activity(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
@@ -138,10 +138,10 @@ def activity(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         TypeError: the function is not async, or an option is unknown.
     """
 
-    def register(fn: Callable[..., Any]) -> Activity[Unpack[tuple[Any, ...]], Any]:
+    def register(fn: Callable[..., Any]) -> Activity[*tuple[Any, ...], Any]:
         name = _name_of(fn, "activity")
         settings: StepOptions = {"max_retries": limits.ACTIVITY_MAX_RETRIES, **options}  # type: ignore[typeddict-item]
-        made: Activity[Unpack[tuple[Any, ...]], Any] = Activity(name, fn, settings)
+        made: Activity[*tuple[Any, ...], Any] = Activity(name, fn, settings)
         ACTIVITIES.add(name, made, fn)
         return made
 

@@ -31,7 +31,7 @@ class Catalogue(Generic[T]):
         known, _ = self._found.get(name, (origin, None))
         # A module that is imported twice defines its things again; that is no conflict.
         if known != origin:
-            raise InvalidIdError(f"two {self._sort}s are named {name!r}: {known} and {origin}")
+            raise InvalidIdError(f"the {self._sort} {name!r} is defined twice: {known} and {origin}")
         self._found[name] = origin, thing
 
     def get(self, name: str) -> T:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import random
 import uuid
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack, overload
 
 from engine import limits, values
-from engine.durations import check_duration, milliseconds, to_datetime, to_seconds
+from engine.activities import Activity
+from engine.durations import check_duration, milliseconds, to_datetime
 from engine.ops import join, loop, race, recovery, rollback, sleep, step, version
-from engine.ops.attempt import StepPolicy
 from engine.ops.branch import Branch
 from engine.queue_context import Queue
-from engine.retry import RetryPolicy
 from engine.scope_log import ScopeLog
 from engine.signature import adapt, takes_state
+from engine.step_options import policy_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
@@ -22,30 +22,15 @@ if TYPE_CHECKING:
 
     from engine.driver import AbortSignal
     from engine.durations import Duration
+    from engine.ops.attempt import StepPolicy
     from engine.ops.loop import Break, Continue
+    from engine.ops.race import RaceResult
     from engine.ops.recovery import StepFailureKind, TryResult
     from engine.scope import Scope
+    from engine.step_options import StepOptions
 
 T = TypeVar("T")
-S = TypeVar("S")
-
-
-class RaceResult(Generic[T]):
-    """The ``winner`` of a race, by name, and its ``value``."""
-
-    __slots__ = ("value", "winner")
-
-    def __init__(self, winner: str, value: T) -> None:
-        self.winner = winner
-        self.value = value
-
-    def __repr__(self) -> str:
-        return f"RaceResult(winner={self.winner!r}, value={self.value!r})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, RaceResult) and (self.winner, self.value) == (other.winner, other.value)
-
-    __hash__ = None  # type: ignore[assignment]  # its value may be anything
+Ts = TypeVarTuple("Ts")
 
 
 class Context:
@@ -90,44 +75,23 @@ class Context:
 
     @overload
     def step(
-        self,
-        name: str,
-        fn: Callable[..., Awaitable[T]],
-        *args: Any,
-        max_retries: int = ...,
-        retry_backoff_base: Duration = ...,
-        retry_backoff_max: Duration = ...,
-        retry_jitter: bool = ...,
-        timeout: Duration | None = ...,
-        retry_on_timeout: bool = ...,
-        ephemeral: bool = ...,
-        rollback: Callable[..., Any] | None = ...,
-        returns: Any = ...,
+        self, name: str, fn: Callable[..., Awaitable[T]], *args: Any, **options: Unpack[StepOptions]
     ) -> Coroutine[Any, Any, T]: ...
 
     @overload
     def step(
-        self,
-        name: str,
-        fn: Callable[..., T],
-        *args: Any,
-        max_retries: int = ...,
-        retry_backoff_base: Duration = ...,
-        retry_backoff_max: Duration = ...,
-        retry_jitter: bool = ...,
-        timeout: Duration | None = ...,
-        retry_on_timeout: bool = ...,
-        ephemeral: bool = ...,
-        rollback: Callable[..., Any] | None = ...,
-        returns: Any = ...,
+        self, name: str, fn: Callable[..., T], *args: Any, **options: Unpack[StepOptions]
     ) -> Coroutine[Any, Any, T]: ...
 
-    def step(self, name: str, fn: Callable[..., Any], *args: Any, **options: Any) -> Coroutine[Any, Any, Any]:
+    def step(
+        self, name: str, fn: Callable[..., Any], *args: Any, **options: Unpack[StepOptions]
+    ) -> Coroutine[Any, Any, Any]:
         """Run ``fn(*args)`` and record its value, so that no later run calls it again.
 
         Args:
             name: the step's name, unique in its scope.
-            fn: a function, async or not; one that is not runs in a thread and cannot be cut short.
+            fn: a function, async or not; one that is not runs in a thread and cannot be cut short. An activity brings
+                its options along.
             *args: its arguments.
             **options: ``max_retries`` (3) further attempts after the first; ``retry_backoff_base`` (0.1) and
                 ``retry_backoff_max`` (30): before attempt n+1 it waits min(max, base * 2**n) seconds;
@@ -141,7 +105,41 @@ class Context:
             CriticalError: ``fn`` raised it (or a subclass), timed out, or returned what cannot be stored.
             RollbackError: ``fn`` raised it.
         """
-        return self._scope.operation(name, step.run(self._scope, name, fn, args, _policy(name, options)))
+        called, policy = _called(name, fn, options)
+        return self._scope.operation(name, step.run(self._scope, name, called, args, policy))
+
+    def activity(
+        self,
+        activity: Activity[*Ts, T],
+        *args: *Ts,
+        name: str | None = None,
+        **options: Unpack[StepOptions],
+    ) -> Coroutine[Any, Any, T]:
+        """Run ``activity`` as a step of its name, with the options it was registered with.
+
+        Args:
+            activity: what ``@activity`` made of a function.
+            *args: its arguments after the context.
+            name: the step's name; needed where the same activity is used twice in this scope.
+            **options: as for ``step``; they take the place of those registered.
+
+        Raises:
+            StepError, RollbackError: as for ``step``.
+        """
+        used = activity.name if name is None else name
+        work = self._activity(used, activity, args, activity.policy(options), has_name=name is not None)
+        return self._scope.operation(used, work)
+
+    async def _activity(
+        self, name: str, activity: Activity[*Ts, T], args: tuple[Any, ...], policy: StepPolicy, *, has_name: bool
+    ) -> T:
+        if not has_name and self._scope.has_used(name):
+            raise self._scope.diverged(
+                f"the activity {name!r} is used twice; give the second use a name of its own: "
+                f"ctx.activity({name}, ..., name=...)"
+            )
+        answer: T = await step.run(self._scope, name, activity.step_fn, args, policy)
+        return answer
 
     def try_step(
         self,
@@ -149,11 +147,11 @@ class Context:
         fn: Callable[..., Any],
         *args: Any,
         catch: tuple[StepFailureKind, ...] | Collection[StepFailureKind] = recovery.STEP_CATCH,
-        **options: Any,
+        **options: Unpack[StepOptions],
     ) -> Coroutine[Any, Any, TryResult[Any]]:
         """As ``step``, but a failure for good of one of the kinds in ``catch`` becomes a ``TryResult``."""
-        policy = _policy(name, options)
-        work = recovery.try_step(lambda: step.run(self._scope, name, fn, args, policy), catch)
+        called, policy = _called(name, fn, options)
+        work = recovery.try_step(lambda: step.run(self._scope, name, called, args, policy), catch)
         return self._scope.operation(name, work)
 
     def try_block(
@@ -237,11 +235,7 @@ class Context:
         """
         if not branches:
             raise ValueError(f"race({name!r}) needs at least one branch")
-        return self._scope.operation(name, self._race(name, branches))
-
-    async def _race(self, name: str, branches: Mapping[str, Callable[[Context], Awaitable[T]]]) -> RaceResult[T]:
-        winner, value = await race.run(self._scope, name, _branches(branches))
-        return RaceResult(winner, value)
+        return self._scope.operation(name, race.run(self._scope, name, _branches(branches)))
 
     def rollback_checkpoint(self, name: str) -> Coroutine[Any, Any, None]:
         """From here on, steps may have ``rollback=``."""
@@ -259,43 +253,8 @@ class Context:
         return self._scope.operation(name, version.get_version(self._scope, name, latest))
 
 
-_OPTIONS = frozenset(
-    (
-        "ephemeral",
-        "max_retries",
-        "retry_backoff_base",
-        "retry_backoff_max",
-        "retry_jitter",
-        "retry_on_timeout",
-        "returns",
-        "rollback",
-        "timeout",
-    )
-)
-_DEFAULT_POLICY = StepPolicy()
-
-
-def _policy(name: str, options: dict[str, Any]) -> StepPolicy:
-    if not options:
-        return _DEFAULT_POLICY
-    if unknown := options.keys() - _OPTIONS:
-        raise TypeError(
-            f"step {name!r}: unknown option {', '.join(sorted(unknown))}; known: {', '.join(sorted(_OPTIONS))}"
-        )
-    timeout = options.get("timeout", limits.STEP_TIMEOUT_S)
-    return StepPolicy(
-        retry=RetryPolicy(
-            max_retries=options.get("max_retries", limits.MAX_RETRIES),
-            backoff_base_s=to_seconds(options.get("retry_backoff_base", limits.RETRY_BACKOFF_BASE_S)),
-            backoff_max_s=to_seconds(options.get("retry_backoff_max", limits.RETRY_BACKOFF_MAX_S)),
-            has_jitter=options.get("retry_jitter", False),
-            retry_on_timeout=options.get("retry_on_timeout", False),
-        ),
-        timeout_s=0.0 if timeout is None else to_seconds(timeout),
-        is_ephemeral=options.get("ephemeral", False),
-        rollback=options.get("rollback"),
-        returns=options.get("returns"),
-    )
+def _called(name: str, fn: Callable[..., Any], options: StepOptions) -> tuple[Callable[..., Any], StepPolicy]:
+    return (fn.step_fn, fn.policy(options)) if isinstance(fn, Activity) else (fn, policy_of(name, options))
 
 
 def _in_context(body: Callable[[Context], Awaitable[T]]) -> Callable[[Scope], Awaitable[T]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from engine import keys, scope, values
+from engine import keys, location, values
 from engine.commit import Alarm
 from engine.entry import Message
 from engine.errors import InvalidIdError
@@ -150,7 +150,7 @@ def check_name(name: str) -> None:
     """Raise where ``name`` is no message name."""
     if not name:
         raise InvalidIdError("a message needs a name")
-    scope.check_name(name)
+    location.check_name(name)
 
 
 def run_workflow(

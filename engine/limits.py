@@ -18,7 +18,7 @@ MAX_RETRIES = 3
 """Further attempts of a step after the first. Source: the reference engine."""
 
 ACTIVITY_MAX_RETRIES = 5
-"""Further attempts of an activity after the first. Design choice: activities call services, which may be away a while."""
+"""Further attempts of an activity after the first. Design choice: what activities call may be away for a while."""
 
 RETRY_BACKOFF_BASE_S = 0.1
 RETRY_BACKOFF_MAX_S = 30.0

@@ -1,8 +1,11 @@
-"""Where an entry stands in a run: a path of names and loop iterations, and its readable form."""
+"""Where an entry stands in a run: a path of names and loop iterations, its readable form, and what may be a name."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
+
+from engine import limits
+from engine.errors import InvalidIdError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,3 +39,13 @@ def _render_segment(segment: PathSegment, names: Sequence[str]) -> str:
     if isinstance(segment, LoopIteration):
         return f"~{segment.iteration}"
     return names[segment] if segment < len(names) else f"#{segment}"
+
+
+def check_name(name: str) -> None:
+    """Raise where ``name`` is no name of an operation, a branch or a message."""
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        raise InvalidIdError(f"the name {name[:40]!r} is no valid Unicode text") from None
+    if size > limits.NAME_BYTES_MAX:
+        raise InvalidIdError(f"the name {name[:40]!r}... is longer than {limits.NAME_BYTES_MAX} bytes")

@@ -19,14 +19,13 @@ from engine.errors import (
     EntryInProgressError,
     EvictedError,
     HistoryDivergedError,
-    InvalidIdError,
     RollbackStopError,
     UnstorableValueError,
     Yield,
     YieldSwallowedError,
 )
 from engine.instants import instant_of
-from engine.location import render
+from engine.location import check_name, render
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -199,6 +198,10 @@ class Scope:
         return self._signal if isinstance(self._signal, ControlFlow) else None
 
     # --- the door ---------------------------------------------------------------------------------------------------
+
+    def has_used(self, name: str) -> bool:
+        """Whether this execution of the scope has an operation ``name``."""
+        return name in self._used
 
     def claim(self, name: str) -> None:
         """Use ``name`` once in this execution of the scope."""
@@ -379,16 +382,6 @@ class Scope:
         self._chance += 1
         seed = f"{len(self.turn.workflow_id)}:{self.turn.workflow_id}:{self._chance}:".encode("utf-8", "surrogatepass")
         return hashlib.sha256(seed + bare.encode_location(self.location)).digest()
-
-
-def check_name(name: str) -> None:
-    """Raise where ``name`` is no name of an operation, a branch or a message."""
-    try:
-        size = len(name.encode())
-    except UnicodeEncodeError:
-        raise InvalidIdError(f"the name {name[:40]!r} is no valid Unicode text") from None
-    if size > limits.NAME_BYTES_MAX:
-        raise InvalidIdError(f"the name {name[:40]!r}... is longer than {limits.NAME_BYTES_MAX} bytes")
 
 
 def swallowed(scope: Scope) -> YieldSwallowedError:

@@ -43,7 +43,9 @@ def policy_of(name: str, options: Mapping[str, Any]) -> StepPolicy:
         return _DEFAULT
     known = StepOptions.__annotations__
     if unknown := options.keys() - known.keys():
-        raise TypeError(f"step {name!r}: unknown option {', '.join(sorted(unknown))}; known: {', '.join(sorted(known))}")
+        raise TypeError(
+            f"step {name!r}: unknown option {', '.join(sorted(unknown))}; known: {', '.join(sorted(known))}"
+        )
     timeout = options.get("timeout", limits.STEP_TIMEOUT_S)
     return StepPolicy(
         retry=RetryPolicy(

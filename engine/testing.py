@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from engine.activities import ActivityContext
 from engine.handle import run_workflow
 from engine.lifecycle import WorkflowState
 from engine.memory import MemoryDriver, MemoryInbox
+from engine.turn import AbortEvent
 from engine.virtual_clock import VirtualClock, VirtualTimer
 
 if TYPE_CHECKING:
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
     from engine.result import WorkflowResult
 
-__all__ = ["MemoryDriver", "MemoryInbox", "VirtualClock", "VirtualTimer", "drive"]
+__all__ = ["MemoryDriver", "MemoryInbox", "VirtualClock", "VirtualTimer", "activity_context", "drive"]
 
 T = TypeVar("T")
 
@@ -41,6 +43,19 @@ async def drive(
         if result.state is not WorkflowState.SLEEPING or result.sleep_until is None:
             return result
         clock.advance_to(result.sleep_until)
+
+
+def activity_context(
+    activity_name: str = "activity", *, workflow_id: str = "test", attempt: int = 1, idempotency_key: str = "test"
+) -> ActivityContext:
+    """What an activity gets as its first argument, for a test that calls it directly; its abort signal is not set."""
+    return ActivityContext(
+        workflow_id=workflow_id,
+        activity_name=activity_name,
+        attempt=attempt,
+        idempotency_key=idempotency_key,
+        abort_signal=AbortEvent(),
+    )
 
 
 async def _while_jumping(result: Awaitable[T], clock: VirtualClock) -> T:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from engine import keys, message_record, values
 from engine.entry import BranchState, BranchStatus, MessageEntry, RaceEntry
@@ -17,13 +17,37 @@ if TYPE_CHECKING:
     from engine.entry import Entry
     from engine.scope import Scope
 
+T = TypeVar("T")
 
-async def run(scope: Scope, name: str, branches: Mapping[str, Branch]) -> tuple[str, Any]:
+
+class RaceResult(Generic[T]):
+    """The ``winner`` of a race, by name, and its ``value``."""
+
+    __slots__ = ("value", "winner")
+
+    def __init__(self, winner: str, value: T) -> None:
+        self.winner = winner
+        self.value = value
+
+    def __repr__(self) -> str:
+        return f"RaceResult(winner={self.winner!r}, value={self.value!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RaceResult) and (self.winner, self.value) == (other.winner, other.value)
+
+    __hash__ = None  # type: ignore[assignment]  # its value may be anything
+
+
+async def run(scope: Scope, name: str, branches: Mapping[str, Branch]) -> RaceResult[Any]:
     """The winner's name and value.
 
     Raises:
         RaceError: every branch failed.
     """
+    return RaceResult(*await _run(scope, name, branches))
+
+
+async def _run(scope: Scope, name: str, branches: Mapping[str, Branch]) -> tuple[str, Any]:
     turn = scope.turn
     _, entry = scope.open(name, RaceEntry)
     if entry is None:

@@ -30,7 +30,7 @@ ENGINE_ORDER = (
     ("instants", "turn", "scope", "scope_log"),
     ("ops.attempt", "ops.branch", "ops.rollback"),
     ("ops.step", "ops.sleep", "ops.queue", "ops.loop", "ops.join", "ops.race", "ops.version", "ops.recovery"),
-    ("queue_context", "context"),
+    ("catalogue", "step_options", "activities", "queue_context", "context"),
     ("registry", "result", "revival", "live", "passage", "run", "handle", "inspect"),
     ("virtual_clock", "sorted_pairs", "memory", "testing"),
 )

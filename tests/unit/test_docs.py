@@ -23,6 +23,7 @@ import engine
 from adapters.dynamodb import limits as dynamodb_limits
 from engine import errors
 from engine import limits as engine_limits
+from engine.activities import ACTIVITIES, OPERATIONS
 from engine.context import Context
 from engine.handle import run_workflow
 from engine.queue_context import Queue
@@ -83,14 +84,17 @@ def read(page: str) -> str:
 @pytest.fixture
 def namespace(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
     """A page's module: importable under its name, as types are looked up; what it registers is forgotten after it."""
-    registered = dict(REGISTRY._workflows)
-    REGISTRY._workflows.clear()
+    registers: tuple[dict[str, Any], ...] = (REGISTRY._workflows, ACTIVITIES._found, OPERATIONS._found)
+    kept = [dict(register) for register in registers]
+    for register in registers:
+        register.clear()
     module = types.ModuleType("page_" + re.sub(r"\W", "_", request.node.name))
     sys.modules[module.__name__] = module
     yield module.__dict__
     del sys.modules[module.__name__]
-    REGISTRY._workflows.clear()
-    REGISTRY._workflows.update(registered)
+    for register, found in zip(registers, kept, strict=True):
+        register.clear()
+        register.update(found)
 
 
 # --- blocks -------------------------------------------------------------------------------------------------------
