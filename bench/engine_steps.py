@@ -101,7 +101,7 @@ def _loops(ours: Subject, repetitions: int, report: Callable[[str], None]) -> li
         report(f"loop: {repetition + 1} of {repetitions}")
         small += [ours.ask(kind="loop", n=LOOP_SMALL) for _ in range(REPETITIONS)]
         large.append(ours.ask(kind="loop", n=LOOP_LARGE))
-    growth = least([answer["last_tenth_cpu"] / answer["first_tenth_cpu"] for answer in large])
+    growth = _least(large, "last_tenth_cpu") / _least(large, "first_tenth_cpu")
     keys = max(answer["keys_most"] for answer in large)
     return [
         Figure(name=f"loop_iteration_{LOOP_SMALL}", value=_least(small, "iteration"), unit="us"),
