@@ -48,6 +48,7 @@ from engine.handle import (
 )
 from engine.hooks import ErrorInfo, HistorySnapshot, RollbackErrorEvent, RunErrorEvent, StepErrorEvent
 from engine.lifecycle import WorkflowState
+from engine.message_types import message, message_name
 from engine.ops.attempt import StepContext, step_context
 from engine.ops.loop import Break, Continue
 from engine.ops.race import RaceResult
@@ -117,6 +118,8 @@ __all__ = [
     "WorkflowState",
     "YieldSwallowedError",
     "activity",
+    "message",
+    "message_name",
     "operation",
     "recover_workflow",
     "replay_workflow_from_step",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from engine import keys
+from engine.commit import Commit
 
 if TYPE_CHECKING:
-    from engine.commit import Commit, Outgoing, Reply
+    from engine.commit import Outgoing, Reply
     from engine.entry import Message
 
 _MESSAGE_ACTIONS, _REPLY_ACTIONS = 1, 2
@@ -92,6 +93,30 @@ class Changes:
         self.returned = {message_id: one for message_id, one in returned.items() if message_id not in undone}
         self.replies[:0] = earlier.replies
         self.outgoing[:0] = earlier.outgoing
+
+    def commit(self, puts: list[tuple[bytes, bytes]], **ending: Any) -> Commit:
+        """The commit that carries these changes; ``puts`` are the values behind the marks."""
+        return Commit(
+            puts=puts,
+            deletes=[*self.deletes, *(key for key, value in self.fields.items() if value is None)],
+            ranges=[removed for _, removed in self.ranges],
+            consumed=list(self.consumed),
+            replies=[reply for _, reply in self.replies],
+            returned=[message for _, message in self.returned.values()],
+            outgoing=[outgoing for _, outgoing in self.outgoing],
+            **ending,
+        )
+
+    def merge(self, since: int, into: int) -> None:
+        """Groups from ``since`` on become the one group ``into``: what they hold only makes sense together."""
+        for marks in (self.entries, self.metadata, self.deletes, self.consumed):
+            for key, group in marks.items():  # type: ignore[attr-defined]  # dicts of several key types
+                if group >= since:
+                    marks[key] = into
+        self.returned = {key: (into if group >= since else group, one) for key, (group, one) in self.returned.items()}
+        self.ranges = [(into if group >= since else group, one) for group, one in self.ranges]
+        self.replies = [(into if group >= since else group, one) for group, one in self.replies]
+        self.outgoing = [(into if group >= since else group, one) for group, one in self.outgoing]
 
     def first_groups(self, sizes: dict[bytes, int], room: Room) -> int:
         """The last group that fits into ``room`` with all earlier ones, at least the first; ``sizes`` by entry key."""

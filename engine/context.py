@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import uuid
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack, overload
@@ -9,15 +10,17 @@ from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack, overload
 from engine import limits, values
 from engine.activities import Activity
 from engine.durations import check_duration, milliseconds, to_datetime
-from engine.ops import join, loop, race, recovery, rollback, sleep, step, version
+from engine.listening import Listening
+from engine.ops import inline, join, loop, race, recovery, rollback, sleep, step, version
 from engine.ops.branch import Branch
 from engine.queue_context import Queue
+from engine.registry import Workflow
 from engine.scope_log import ScopeLog
 from engine.signature import adapt, takes_state
 from engine.step_options import policy_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
     from datetime import datetime
 
     from engine.driver import AbortSignal
@@ -29,17 +32,18 @@ if TYPE_CHECKING:
     from engine.scope import Scope
     from engine.step_options import StepOptions
 
+S = TypeVar("S")
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
-class Context:
+class Context(Listening):
     """The durable operations of one scope. Await each before the next; ``join`` runs them side by side."""
 
-    __slots__ = ("_scope", "log", "queue")
+    __slots__ = ("log", "queue")
 
     def __init__(self, scope: Scope) -> None:
-        self._scope = scope
+        super().__init__(scope)
         self.queue = Queue(scope)
         self.log = ScopeLog(scope)
 
@@ -225,6 +229,81 @@ class Context:
             raise ValueError(f"join({name!r}): max_concurrency must be 1 or more, not {max_concurrency}")
         return self._scope.operation(name, join.run(self._scope, name, _branches(branches), max_concurrency))
 
+    def map(
+        self,
+        name: str,
+        items: Iterable[S],
+        body: Callable[[Context, S], Awaitable[T]],
+        *,
+        concurrency: int = limits.MAP_CONCURRENCY,
+    ) -> Coroutine[Any, Any, list[T]]:
+        """Run ``body(ctx, item)`` for every item, at most ``concurrency`` at once; the values, in the items' order.
+
+        Items are told apart by their index, so a replay must come with as many as the first run.
+
+        Raises:
+            JoinError: bodies failed, named by their index; all others have ended too.
+        """
+        if concurrency < 1:
+            raise ValueError(f"map({name!r}): concurrency must be 1 or more, not {concurrency}")
+        returns = values.return_type(body)
+        branches = {
+            str(index): Branch(body=_in_context(functools.partial(_with_item, body, item)), returns=returns)
+            for index, item in enumerate(items)
+        }
+        return self._scope.operation(name, self._map(name, branches, concurrency))
+
+    async def _map(self, name: str, branches: dict[str, Branch], concurrency: int) -> list[Any]:
+        return list((await join.run(self._scope, name, branches, concurrency)).values())
+
+    @overload
+    def inline(
+        self, workflow: Workflow[Callable[[Context], Awaitable[T]]], /, *, name: str | None = ...
+    ) -> Coroutine[Any, Any, T]: ...
+
+    @overload
+    def inline(
+        self, workflow: Workflow[Callable[[Context, S], Awaitable[T]]], given: S, /, *, name: str | None = ...
+    ) -> Coroutine[Any, Any, T]: ...
+
+    @overload
+    def inline(
+        self, workflow: Callable[[Context], Awaitable[T]], /, *, name: str | None = ...
+    ) -> Coroutine[Any, Any, T]: ...
+
+    @overload
+    def inline(
+        self, workflow: Callable[[Context, S], Awaitable[T]], given: S, /, *, name: str | None = ...
+    ) -> Coroutine[Any, Any, T]: ...
+
+    def inline(
+        self,
+        workflow: Workflow[Any] | Callable[..., Awaitable[Any]],
+        given: Any = None,
+        /,
+        *,
+        name: str | None = None,
+    ) -> Coroutine[Any, Any, Any]:
+        """Run another workflow's function in a scope of this one: no new workflow, one history; its value.
+
+        Args:
+            workflow: what ``@workflow`` made, or a plain workflow function.
+            given: its input, read as the type it declares.
+            name: the scope's name; by default the workflow's type, or the function's name.
+
+        Raises:
+            UnstorableValueError: the input or the value does not fit its declared type.
+            Exception: what the other workflow raises, as it is.
+        """
+        fn = workflow.fn if isinstance(workflow, Workflow) else workflow
+        used = name or (workflow.name if isinstance(workflow, Workflow) else fn.__name__)
+        return self._scope.operation(used, self._inline(used, fn, given))
+
+    async def _inline(self, name: str, fn: Callable[..., Awaitable[Any]], given: Any) -> Any:
+        _, fitted = values.round_trip(given, values.input_type(fn, 1))
+        body = _in_context(functools.partial(_with_item, adapt(fn), fitted))
+        return await inline.run(self._scope, name, body, values.return_type(fn))
+
     def race(
         self, name: str, branches: Mapping[str, Callable[[Context], Awaitable[T]]]
     ) -> Coroutine[Any, Any, RaceResult[T]]:
@@ -259,6 +338,10 @@ def _called(name: str, fn: Callable[..., Any], options: StepOptions) -> tuple[Ca
 
 def _in_context(body: Callable[[Context], Awaitable[T]]) -> Callable[[Scope], Awaitable[T]]:
     return lambda scope: body(Context(scope))
+
+
+def _with_item(body: Callable[[Context, S], Awaitable[T]], item: S, context: Context) -> Awaitable[T]:
+    return body(context, item)
 
 
 def _with_state(body: Callable[..., Awaitable[Any]]) -> Callable[[Scope, Any], Awaitable[Any]]:

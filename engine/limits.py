@@ -30,6 +30,9 @@ STEP_TIMEOUT_S = 30.0
 HISTORY_PRUNE_INTERVAL = 20
 """Loop iterations between pruning flushes. Source: the reference engine."""
 
+MAP_CONCURRENCY = 10
+"""Items of a map that are worked on at once. Design choice."""
+
 RESULT_FLUSH_DELAY_S = 0.005
 """Seconds after which a step's result is committed when the workflow neither goes on nor returns. Design choice."""
 

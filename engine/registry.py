@@ -10,9 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 F = TypeVar("F", bound="Callable[..., Awaitable[Any]]")
+F_co = TypeVar("F_co", bound="Callable[..., Awaitable[Any]]", covariant=True)
 
 
-class Workflow(Generic[F]):
+class Workflow(Generic[F_co]):
     """A workflow function under its type name; calling it calls the function.
 
     Attributes:
@@ -22,7 +23,7 @@ class Workflow(Generic[F]):
 
     __slots__ = ("__weakref__", "fn", "name")
 
-    def __init__(self, name: str, fn: F) -> None:
+    def __init__(self, name: str, fn: F_co) -> None:
         self.name = name
         self.fn = fn
 

@@ -8,7 +8,7 @@ where they stay until ``settled`` says that every write has succeeded or ``resto
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from engine import bare, kept, keys, message_record
 from engine.changes import Changes
@@ -148,10 +148,21 @@ class Storage:
             kept.insert_key(self.entry_keys, key)
             self._changes.deletes.pop(key, None)
         self._entries[key] = entry
-        self._changes.entries[key] = self._group
+        changes = self._changes
+        if key in changes.entries and changes.entries[key] != self._group:
+            self._put_again(key, entry)
+        changes.entries[key] = self._group
         self.visited.add(key)
         if is_urgent:
             self.is_urgent = True
+
+    def _put_again(self, key: bytes, entry: Entry) -> None:
+        """Of two changes that are not committed only the later is kept, so what belongs to the earlier goes with it."""
+        changes = self._changes
+        if entry.id in changes.metadata:
+            changes.metadata[entry.id] = self._group
+        if type(entry.kind) is MessageEntry:
+            changes.merge(changes.entries[key], self._group)
 
     def find_metadata(self, entry_id: str) -> EntryMetadata | None:
         """The metadata of an entry, or None."""
@@ -215,7 +226,10 @@ class Storage:
         assert entry is not None
         del self._entries[key]
         self.visited.discard(key)
-        self._changes.entries.pop(key, None)
+        group = self._changes.entries.pop(key, None)
+        if group is not None and type(entry.kind) is MessageEntry:
+            # Its message was taken in that group, and the record is not needed only because of what is in this one.
+            self._changes.merge(group, self._group)
         self._changes.metadata.pop(entry.id, None)
         if self._metadata.pop(entry.id, None) is not None:
             self._changes.deletes[keys.metadata_key(entry.id)] = self._group
@@ -325,14 +339,14 @@ class Storage:
         changes = self._changes
         state = None if self.state is self._flushed_state else self.state
         puts = self._encode_puts(changes, state)
-        commit = _commit(changes, puts, alarm=alarm, state=state, yields=yields, names=names)
+        commit = changes.commit(puts, alarm=alarm, state=state, yields=yields, names=names)
         self.is_partial = False
         if room is not None and not room.holds(commit):
             sizes = {key: len(kept.encoded_entry(self._entries[key])) for key in changes.entries}
             first, rest = changes.split(changes.first_groups(sizes, room)) if sizes else (changes, Changes())
             self.is_partial = not rest.is_empty()
             if self.is_partial:
-                commit = _commit(first, self._encode_puts(first, None))
+                commit = first.commit(self._encode_puts(first, None))
                 changes = first
                 self._changes = rest
         self._in_flight = changes
@@ -374,16 +388,3 @@ class Storage:
             del self._changes.metadata[entry_id]
         self._in_flight = None
         self.is_urgent = True
-
-
-def _commit(changes: Changes, puts: list[tuple[bytes, bytes]], **ending: Any) -> Commit:
-    return Commit(
-        puts=puts,
-        deletes=[*changes.deletes, *(key for key, value in changes.fields.items() if value is None)],
-        ranges=[removed for _, removed in changes.ranges],
-        consumed=list(changes.consumed),
-        replies=[reply for _, reply in changes.replies],
-        returned=[message for _, message in changes.returned.values()],
-        outgoing=[outgoing for _, outgoing in changes.outgoing],
-        **ending,
-    )

@@ -76,6 +76,17 @@ def scope_of(scope: Scope, key: bytes, name: str) -> Scope:
     return branch
 
 
+def nested(scope: Scope, name: str, sort: str) -> Scope:
+    """The scope ``name`` inside ``scope``, of an operation that leaves no entry; ``sort`` is how messages call it."""
+    scope.claim(name)
+    storage = scope.turn.storage
+    key = scope.key_of(name)
+    if storage.find(key) is not None:
+        storage.visited.add(key)
+        raise scope.diverged(f"{name!r} is a {sort} in the code, but history has another operation there")
+    return scope.child(storage.register_name(name), key)
+
+
 def check(scope: Scope, name: str, recorded: Mapping[str, BranchStatus], branches: Mapping[str, Branch]) -> None:
     """Raise where the code's branches are not those that history has for the operation ``name``."""
     if recorded.keys() != branches.keys():

@@ -17,6 +17,7 @@ from engine.errors import (
     StepTimeoutError,
 )
 from engine.hooks import error_message, error_name, parse_error
+from engine.ops.branch import nested
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
@@ -117,14 +118,7 @@ async def try_block(
     catch: Collection[FailureSource | Literal["rollback"]],
 ) -> TryResult[Any]:
     """``body`` in a scope of its own, its failure as a result. The block itself leaves no entry."""
-    scope.claim(name)
-    storage = scope.turn.storage
-    key = scope.key_of(name)
-    if storage.find(key) is not None:
-        storage.visited.add(key)
-        raise scope.diverged(f"{name!r} is a try_block in the code, but history has another operation there")
-    index = storage.register_name(name)
-    inner = scope.child(index, key)
+    inner = nested(scope, name, "try_block")
     try:
         value = await body(inner)
         inner.close()
@@ -134,7 +128,7 @@ async def try_block(
             raise
         return TryResult(ok=False, failure=failure)
     finally:
-        scope.finished(0, composite=key)
+        scope.finished(0, composite=inner.key)
     return TryResult(ok=True, value=value)
 
 

@@ -28,6 +28,13 @@ WRITES = ("commit", "batch", "batch_delete", "delete_range", "add", "complete")
 Phase = Literal["before", "after"]
 
 
+class NarrowDriver(MemoryDriver):
+    """A driver whose commits have room for little, so that most of them are divided."""
+
+    commit_bytes_max = 1200
+    commit_messages_max = 2
+
+
 class Life:
     """A program's life. ``crash``: a write and a phase at which the store fails once; ``evicts``: after each commit."""
 
@@ -36,6 +43,7 @@ class Life:
         program: Program,
         *,
         atomic: bool = True,
+        narrow: bool = False,
         mode: Literal["yield", "live"] = "yield",
         crash: tuple[int, Phase] | None = None,
         evicts: bool = False,
@@ -44,7 +52,8 @@ class Life:
         self.program = program
         self.clock = VirtualClock()
         self.world = World(self.clock, delays)
-        self.driver = MemoryDriver(atomic=atomic, clock=self.clock, on_call=self._called)
+        kind = NarrowDriver if narrow else MemoryDriver
+        self.driver = kind(atomic=atomic, clock=self.clock, on_call=self._called)
         self.writes = 0
         self.crashes = 0
         self.outcome: Any = None

@@ -66,6 +66,19 @@ async def test_crashes_change_nothing(proof_seed: int, *, atomic: bool) -> None:
             check_counts(straight, life, what, extra=life.crashes)
 
 
+async def test_crashes_between_divided_commits_change_nothing(proof_seed: int) -> None:
+    program = generate(proof_seed)
+    straight = await Life(program).live()
+    narrow = await Life(program, narrow=True, delays=proof_seed).live()
+    check_same(straight, narrow, f"seed {proof_seed}, narrow")
+    check_counts(straight, narrow, f"seed {proof_seed}, narrow")
+    for number in _spread(narrow.writes):
+        what = f"seed {proof_seed}, crash before write {number}, narrow"
+        life = await Life(program, narrow=True, crash=(number, "before")).live()
+        check_same(straight, life, what)
+        check_counts(straight, life, what, extra=life.crashes)
+
+
 @pytest.mark.parametrize("atomic", [True, False])
 async def test_evictions_after_every_commit_change_nothing(proof_seed: int, *, atomic: bool) -> None:
     program = generate(proof_seed)

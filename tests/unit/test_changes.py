@@ -85,3 +85,13 @@ def test_a_group_that_is_too_much_alone_goes_alone() -> None:
     assert changes.first_groups({b"a": 100, b"b": 1}, Room(bytes_max=10, messages_max=9)) == 1
     changes.consumed = {"m": 2, "n": 2}
     assert changes.first_groups({b"a": 1, b"b": 1}, Room(bytes_max=1000, messages_max=1)) == 1
+
+
+def test_groups_that_only_make_sense_together_become_one() -> None:
+    changes = Changes()
+    changes.entries = {b"a": 1, b"b": 2, b"c": 3}
+    changes.consumed = {"m": 2}
+    changes.replies = [(3, Reply(message_id="m", body=b""))]
+    changes.merge(2, 7)
+    assert changes.entries == {b"a": 1, b"b": 7, b"c": 7}
+    assert (changes.consumed, changes.replies[0][0]) == ({"m": 7}, 7)

@@ -32,7 +32,7 @@ FAILURES = [
 ]
 
 
-@pytest.mark.parametrize(("error", "kind", "attempts", "name", "text"), FAILURES, ids=lambda one: str(one))
+@pytest.mark.parametrize(("error", "kind", "attempts", "name", "text"), FAILURES, ids=str)
 @pytest.mark.parametrize("is_block", [False, True])
 async def test_a_failure_is_the_same_value_live_and_on_replay(
     error: Exception, kind: str, attempts: int, name: str, text: str, *, is_block: bool
@@ -95,7 +95,7 @@ async def test_a_block_catches_joins_and_races_by_their_name() -> None:
         raise ValueError("no")
 
     async def work(ctx: Context) -> Any:
-        results = [
+        results: list[TryResult[Any]] = [
             await ctx.try_block("b1", lambda inner: inner.join("the join", {"a": bad})),
             await ctx.try_block("b2", lambda inner: inner.race("the race", {"a": bad})),
         ]

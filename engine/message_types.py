@@ -1,0 +1,60 @@
+"""Messages as classes of an author's own: which name each has, and a body as an instance of its class."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from engine.catalogue import Catalogue
+from engine.errors import UnstorableValueError
+from engine.location import check_name
+from engine.shapes import fit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+_WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+MESSAGES: Catalogue[type] = Catalogue("message")
+"""Where ``@message`` registers."""
+
+_names: WeakKeyDictionary[type, str] = WeakKeyDictionary()
+
+
+def message(name: str) -> Callable[[type[T]], type[T]]:
+    """Register a class as what the body of every message ``name`` is.
+
+    Raises:
+        InvalidIdError: the name is none, or taken by another class.
+    """
+    check_name(name)
+
+    def register(kind: type[T]) -> type[T]:
+        MESSAGES.add(name, kind, kind)
+        _names[kind] = name
+        return kind
+
+    return register
+
+
+def message_name(kind: type) -> str:
+    """The name of the messages whose bodies are of the class ``kind``: as registered, else its own in snake case."""
+    return _names.get(kind) or _WORD_START.sub("_", kind.__name__).lower()
+
+
+def body_as(kind: type[T], body: Any, message_id: str) -> T:
+    """A message's ``body`` as an instance of ``kind``; a message without a body has no fields.
+
+    Raises:
+        UnstorableValueError: it is none.
+    """
+    try:
+        instance: T = fit({} if body is None else body, kind)
+    except UnstorableValueError as error:
+        raise UnstorableValueError(
+            f"the body of message {message_id!r} is no {kind.__qualname__}, as {message_name(kind)!r} demands: {error}"
+        ) from error
+    return instance
