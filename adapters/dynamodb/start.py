@@ -78,6 +78,8 @@ class Starts:
             workflow_id=workflow_id,
             type=workflow_type,
             tags=dict(tags),
+            # Not 0: a holder that slept through the purge of an earlier life must never meet its own epoch again.
+            epoch=now,
             seq=1,
             wake_at=start_at if is_later else None,
             due_at=start_at if is_later else now,
