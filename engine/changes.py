@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
@@ -12,6 +12,8 @@ from engine.commit import Commit
 if TYPE_CHECKING:
     from engine.commit import Outgoing, Reply
     from engine.entry import Message
+
+K = TypeVar("K")
 
 _MESSAGE_ACTIONS, _REPLY_ACTIONS = 1, 2
 _KEY_BYTES = 64
@@ -109,10 +111,10 @@ class Changes:
 
     def merge(self, since: int, into: int) -> None:
         """Groups from ``since`` on become the one group ``into``: what they hold only makes sense together."""
-        for marks in (self.entries, self.metadata, self.deletes, self.consumed):
-            for key, group in marks.items():  # type: ignore[attr-defined]  # dicts of several key types
-                if group >= since:
-                    marks[key] = into
+        self.entries = _merged(self.entries, since, into)
+        self.metadata = _merged(self.metadata, since, into)
+        self.deletes = _merged(self.deletes, since, into)
+        self.consumed = _merged(self.consumed, since, into)
         self.returned = {key: (into if group >= since else group, one) for key, (group, one) in self.returned.items()}
         self.ranges = [(into if group >= since else group, one) for group, one in self.ranges]
         self.replies = [(into if group >= since else group, one) for group, one in self.replies]
@@ -164,6 +166,10 @@ class Changes:
         for sent in self.outgoing:
             (first if sent[0] <= last else rest).outgoing.append(sent)
         return first, rest
+
+
+def _merged(marks: dict[K, int], since: int, into: int) -> dict[K, int]:
+    return {key: into if group >= since else group for key, group in marks.items()}
 
 
 def _add(size_of: dict[int, list[int]], group: int, *, size: int = 0, count: int = 0) -> None:

@@ -124,7 +124,7 @@ class Listening:
             )
         timeout_ms = None if timeout is None else milliseconds(timeout)
         found = await queue.receive(self._scope, name, tuple(kinds), limit or 1, timeout_ms, is_completable=False)
-        bodies = [body_as(kinds[one.record.name], one.record.body, one.record.id) for one in found]
+        bodies: list[Any] = [body_as(kinds[one.record.name], one.record.body, one.record.id) for one in found]
         if limit is not None:
             return bodies
         return bodies[0] if bodies else None

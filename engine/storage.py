@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from engine import bare, kept, keys, message_record
 from engine.changes import Changes
-from engine.commit import Commit
 from engine.entry import Entry, EntryMetadata, MessageEntry
 from engine.errors import CorruptHistoryError
 from engine.lifecycle import WorkflowState
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engine.changes import Room
-    from engine.commit import Alarm, Outgoing, Reply
+    from engine.commit import Alarm, Commit, Outgoing, Reply
     from engine.entry import Message
 
 

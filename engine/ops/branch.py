@@ -77,13 +77,13 @@ def scope_of(scope: Scope, key: bytes, name: str) -> Scope:
 
 
 def nested(scope: Scope, name: str, sort: str) -> Scope:
-    """The scope ``name`` inside ``scope``, of an operation that leaves no entry; ``sort`` is how messages call it."""
+    """The scope ``name`` inside ``scope``, of an operation that leaves no entry; ``sort`` says in messages what it is."""
     scope.claim(name)
     storage = scope.turn.storage
     key = scope.key_of(name)
     if storage.find(key) is not None:
         storage.visited.add(key)
-        raise scope.diverged(f"{name!r} is a {sort} in the code, but history has another operation there")
+        raise scope.diverged(f"{name!r} is {sort} in the code, but history has another operation there")
     return scope.child(storage.register_name(name), key)
 
 

@@ -17,7 +17,7 @@ async def run(scope: Scope, name: str, body: Callable[[Scope], Awaitable[Any]], 
 
     The workflow itself leaves no entry, only its operations do.
     """
-    inner = nested(scope, name, "inline workflow")
+    inner = nested(scope, name, "an inline workflow")
     try:
         value = await body(inner)
         inner.close()

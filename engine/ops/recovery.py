@@ -118,7 +118,7 @@ async def try_block(
     catch: Collection[FailureSource | Literal["rollback"]],
 ) -> TryResult[Any]:
     """``body`` in a scope of its own, its failure as a result. The block itself leaves no entry."""
-    inner = nested(scope, name, "try_block")
+    inner = nested(scope, name, "a try_block")
     try:
         value = await body(inner)
         inner.close()

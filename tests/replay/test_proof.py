@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SEEDS_PER_EXAMPLE = 3
-CRASHES_MAX = 25
 
 
 def check_same(straight: Life, other: Life, what: str) -> None:
@@ -55,10 +54,10 @@ async def test_a_life_without_accidents_repeats_nothing(proof_seed: int) -> None
 
 
 @pytest.mark.parametrize("atomic", [True, False])
-async def test_crashes_change_nothing(proof_seed: int, *, atomic: bool) -> None:
+async def test_crashes_change_nothing(proof_seed: int, proof_crashes: int, *, atomic: bool) -> None:
     program = generate(proof_seed)
     straight = await Life(program, atomic=atomic).live()
-    for number in _spread(straight.writes):
+    for number in _spread(straight.writes, proof_crashes):
         for phase in ("before", "after"):
             what = f"seed {proof_seed}, crash {phase} write {number}, atomic {atomic}"
             life = await Life(program, atomic=atomic, crash=(number, phase)).live()
@@ -66,13 +65,13 @@ async def test_crashes_change_nothing(proof_seed: int, *, atomic: bool) -> None:
             check_counts(straight, life, what, extra=life.crashes)
 
 
-async def test_crashes_between_divided_commits_change_nothing(proof_seed: int) -> None:
+async def test_crashes_between_divided_commits_change_nothing(proof_seed: int, proof_crashes: int) -> None:
     program = generate(proof_seed)
     straight = await Life(program).live()
     narrow = await Life(program, narrow=True, delays=proof_seed).live()
     check_same(straight, narrow, f"seed {proof_seed}, narrow")
     check_counts(straight, narrow, f"seed {proof_seed}, narrow")
-    for number in _spread(narrow.writes):
+    for number in _spread(narrow.writes, proof_crashes):
         what = f"seed {proof_seed}, crash before write {number}, narrow"
         life = await Life(program, narrow=True, crash=(number, "before")).live()
         check_same(straight, life, what)
@@ -100,6 +99,6 @@ async def test_delays_change_nothing(proof_seed: int, mode: Literal["yield", "li
         check_counts(straight, life, what)
 
 
-def _spread(count: int) -> Iterator[int]:
-    step = max(1, -(-count // CRASHES_MAX))
+def _spread(count: int, most: int) -> Iterator[int]:
+    step = max(1, -(-count // most))
     yield from range(1, count + 1, step)
