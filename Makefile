@@ -42,8 +42,8 @@ format: $(DEV) ## Format the code and mend what the linter can.
 bench: $(DEV) $(MINISTACK) ## Measure, and write bench/results.json.
 	.venv/bin/python -m bench
 
-simulate: $(DEV) ## Run the protocol against simulated faults (SEEDS=300).
-	.venv/bin/python -m tests.simulation --seeds $(SEEDS)
+simulate: $(DEV) ## Play seeds of the simulated world (SEEDS=300), or see broken products caught (MUTANTS=1).
+	.venv/bin/python -m tests.simulation --seeds $(SEEDS) $(if $(MUTANTS),--mutants)
 
 load: $(DEV) $(MINISTACK) ## Put bounded load on a local stack.
 	.venv/bin/python -m bench.load

@@ -1,0 +1,239 @@
+"""The workflow function that runs any program, and its step bodies, each of which is told to the ledger."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from engine import Break, Context, Continue, CriticalError, JoinError, QueueTimeoutError
+from tests.simulation.expectation import FAILURE
+from tests.simulation.programs import Op, Program, message_name, place
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from tests.simulation.ledger import Ledger
+
+NEVER_S = 40 * 86400 * 365
+RETRIES = 60
+"""More than anyone can kill: where a process dies in it, that is charged to the step."""
+
+BIG = "x" * 15_000
+
+
+class Author:
+    """Code of one program."""
+
+    def __init__(self, program: Program, ledger: Ledger) -> None:
+        self._program = program
+        self._ledger = ledger
+
+    async def run(self, ctx: Context, given: Any) -> Any:
+        """The workflow."""
+        self._ledger.run_began(ctx.workflow_id)
+        output = await self._scope(ctx, self._program.ops, "")
+        if self._program.is_failing:
+            raise ValueError("the program ends so")
+        assert ValueError.__name__ == FAILURE
+        return [given, output]
+
+    async def _scope(self, ctx: Context, ops: list[Op], path: str) -> list[Any]:
+        return [await getattr(self, f"_{op.kind}")(ctx, op, place(path, op.name)) for op in ops]
+
+    # --- steps ------------------------------------------------------------------------------------------------------
+
+    def _undo(self, op: Op, path: str) -> Any:
+        if not op.has_rollback:
+            return None
+
+        async def undo(ctx: Any, _output: Any) -> None:
+            self._ledger.undone(ctx.workflow_id, path)
+
+        return undo
+
+    async def _step(self, ctx: Context, op: Op, path: str) -> Any:
+        ledger, workflow_id = self._ledger, ctx.workflow_id
+
+        async def body() -> str:
+            ledger.body_began(workflow_id, path)
+            if op.variant == "flaky" and ledger.fails(workflow_id, path, op.number):
+                raise ConnectionError("not yet")
+            if op.variant == "slow":
+                await asyncio.sleep(op.number)
+            elif op.other:
+                await asyncio.sleep(0.01)
+            ledger.body_ended(workflow_id, path)
+            return BIG if op.variant == "big" else path
+
+        def sync_body() -> str:
+            ledger.body_began(workflow_id, path)
+            ledger.body_ended(workflow_id, path)
+            return path
+
+        fn: Any = sync_body if op.variant == "sync" else body
+        # Without a timeout: a process may be frozen for longer than any, and that must not change how it ends.
+        value = await ctx.step(
+            op.name,
+            fn,
+            max_retries=RETRIES,
+            retry_backoff_max=5,
+            timeout=None,
+            ephemeral=op.variant == "ephemeral",
+            rollback=self._undo(op, path),
+        )
+        return "big" if value == BIG else value
+
+    async def _try_step(self, ctx: Context, op: Op, path: str) -> Any:
+        async def body() -> str:
+            self._ledger.body_began(ctx.workflow_id, path)
+            match op.variant:
+                case "critical":
+                    raise CriticalError("cannot be")
+                case "exhausted":
+                    raise OSError("never works")
+                case "timeout":
+                    await asyncio.sleep(60)
+            return path
+
+        retries = 1 if op.variant == "exhausted" else RETRIES
+        timeout_s = 1 if op.variant == "timeout" else None
+        result = await ctx.try_step(op.name, body, max_retries=retries, timeout=timeout_s, retry_backoff_max=5)
+        return [True, result.value] if result.failure is None else [False, result.failure.kind]
+
+    # --- waits ------------------------------------------------------------------------------------------------------
+
+    async def _sleep(self, ctx: Context, op: Op, _path: str) -> Any:
+        await ctx.sleep(op.name, float(op.variant))
+        return "sleep"
+
+    async def _next(self, ctx: Context, op: Op, path: str) -> Any:
+        is_completable = op.variant == "completable"
+        message = await ctx.queue.next(op.name, message_name(path), completable=is_completable)
+        if is_completable:
+            await message.complete(["reply", message.body])
+        return message.body
+
+    async def _batch(self, ctx: Context, op: Op, path: str) -> Any:
+        bodies: list[Any] = []
+        number = 0
+        is_completable = op.variant == "completable"
+        while len(bodies) < 2:
+            name, wanted = f"{op.name}-{number}", 2 - len(bodies)
+            for message in await ctx.queue.next_batch(
+                name, message_name(path), count=wanted, completable=is_completable
+            ):
+                bodies.append(message.body)
+                if is_completable:
+                    await message.complete(["reply", message.body])
+            number += 1
+        return bodies
+
+    async def _drain(self, ctx: Context, op: Op, path: str) -> Any:
+        await ctx.queue.next_batch(op.name, message_name(path), count=3, timeout=op.number * 4)
+        return "drain"
+
+    async def _retake(self, ctx: Context, op: Op, path: str) -> Any:
+        """A branch that loses takes the message; it must be there again for whoever asks next."""
+        name = message_name(path)
+
+        async def sleeper(inner: Context) -> None:
+            await inner.sleep("sleep", op.number * 3)
+
+        async def taker(inner: Context) -> None:
+            await inner.queue.next("take", name)
+            await inner.sleep("never", NEVER_S)
+
+        await ctx.race(f"{op.name}-race", {"sleeper": sleeper, "taker": taker})
+        return (await ctx.queue.next(op.name, name)).body
+
+    async def _timeout(self, ctx: Context, op: Op, path: str) -> Any:
+        name = f"none:{path}"
+        if op.other:
+            return [one.body for one in await ctx.queue.next_batch(op.name, name, timeout=op.number)]
+        try:
+            return (await ctx.queue.next(op.name, name, timeout=op.number)).body
+        except QueueTimeoutError:
+            return "timed out"
+
+    async def _send(self, ctx: Context, op: Op, path: str) -> Any:
+        name = f"own:{path}"
+        await ctx.queue.send(name, path)
+        return (await ctx.queue.next(op.name, name)).body
+
+    async def _version(self, ctx: Context, op: Op, _path: str) -> Any:
+        return await ctx.get_version(op.name, op.number)
+
+    async def _removed(self, ctx: Context, op: Op, _path: str) -> Any:
+        await ctx.removed(op.name, "step" if op.other else "message")
+        return "removed"
+
+    async def _checkpoint(self, ctx: Context, op: Op, _path: str) -> Any:
+        await ctx.rollback_checkpoint(op.name)
+        return "checkpoint"
+
+    async def _helpers(self, ctx: Context, _op: Op, path: str) -> Any:
+        self._ledger.saw(ctx.workflow_id, path, (ctx.random(), ctx.uuid()))
+        return "helpers"
+
+    # --- what has scopes below it -----------------------------------------------------------------------------------
+
+    async def _loop(self, ctx: Context, op: Op, path: str) -> Any:
+        async def body(inner: Context, state: Any) -> Any:
+            output = await self._scope(inner, op.below["body"], place(path, f"~{len(state)}"))
+            state = [*state, output]
+            return Break(state) if len(state) == op.number else Continue(state)
+
+        return await ctx.loop(op.name, body, [], history_prune_interval=op.other)
+
+    def _failing(self, workflow_id: str, path: str) -> Callable[[], Awaitable[Any]]:
+        async def body() -> Any:
+            self._ledger.body_began(workflow_id, path)
+            raise CriticalError("fails")
+
+        return body
+
+    async def _try_block(self, ctx: Context, op: Op, path: str) -> Any:
+        async def body(inner: Context) -> Any:
+            output = await self._scope(inner, op.below["body"], path)
+            if op.variant == "fails":
+                await inner.step("fails", self._failing(ctx.workflow_id, place(path, "fails")), max_retries=RETRIES)
+            return output
+
+        result = await ctx.try_block(op.name, body)
+        return [True, result.value] if result.failure is None else [False, result.failure.kind]
+
+    async def _join(self, ctx: Context, op: Op, path: str) -> Any:
+        first = min(op.below)
+
+        def branch(name: str) -> Callable[[Context], Awaitable[Any]]:
+            async def body(inner: Context) -> Any:
+                output = await self._scope(inner, op.below[name], place(path, name))
+                if op.variant == "fails" and name == first:
+                    raise LookupError(name)
+                return output
+
+            return body
+
+        try:
+            branches = {name: branch(name) for name in op.below}
+            return await ctx.join(op.name, branches, max_concurrency=op.number or None)
+        except JoinError as error:
+            return {name: [one.name, one.message] for name, one in error.errors.items()}
+
+    async def _race(self, ctx: Context, op: Op, path: str) -> Any:
+        winner = list(op.below)[op.number]
+
+        def branch(name: str) -> Callable[[Context], Awaitable[Any]]:
+            async def body(inner: Context) -> Any:
+                output = await self._scope(inner, op.below[name], place(path, name))
+                if name != winner and op.variant == "fails":
+                    fails = self._failing(ctx.workflow_id, place(path, f"{name}/loses"))
+                    await inner.step("loses", fails, max_retries=RETRIES)
+                if name != winner:
+                    await inner.sleep("for ever", NEVER_S)
+                return output
+
+            return body
+
+        result = await ctx.race(op.name, {name: branch(name) for name in op.below})
+        return [result.winner, result.value]

@@ -1,0 +1,328 @@
+"""A table of DynamoDB in memory: its calls, conditions, transactions, tokens, pages, limits and lazy indexes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from adapters.dynamodb.schema import DUE_AT, DUE_INDEX, DUE_SHARD, PARTITION_KEY, SORT_KEY
+from tests.simulation import expressions
+from tests.simulation.expressions import InvalidExpressionError, Item
+from tests.simulation.wire import answer_error
+
+if TYPE_CHECKING:
+    from tests.simulation.wire import Request
+    from tests.simulation.world import World
+
+TABLE = "table"
+ITEM_BYTES_MAX = 400 * 1024
+TRANSACTION_ACTIONS_MAX = 100
+TRANSACTION_BYTES_MAX = 4 * 1024 * 1024
+PAGE_BYTES_MAX = 1024 * 1024
+TOKEN_US = 600 * 1_000_000
+"""How long a ClientRequestToken is remembered. Source: the service's documentation, ten minutes."""
+
+OPERATIONS = (
+    "get_item",
+    "put_item",
+    "update_item",
+    "query",
+    "transact_write_items",
+    "batch_get_item",
+    "batch_write_item",
+)
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One item before and after a write; None where there is none."""
+
+    pk: str
+    sk: str
+    old: Item | None
+    new: Item | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """One indivisible write that was applied, at ``at_us``."""
+
+    at_us: int
+    request: Request
+    changes: list[Change]
+
+
+def size_of(value: Any) -> int:
+    """Bytes that an item, or one of its values, counts for."""
+    if isinstance(value, dict):
+        return sum(len(str(name).encode()) + size_of(part) for name, part in value.items())
+    if isinstance(value, list):
+        return sum(map(size_of, value))
+    return len(value.encode()) if isinstance(value, str) else len(value) if isinstance(value, bytes) else 1
+
+
+def key_of(item: Item) -> Key:
+    """The key of an item."""
+    return item[PARTITION_KEY]["S"], item[SORT_KEY]["S"]
+
+
+class Dynamo:
+    """The service, with one table."""
+
+    name = "dynamodb"
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.items: dict[str, dict[str, Item]] = {}
+        # What the index shows: sort keys by partition and time.
+        self.due: dict[Key, tuple[str, int]] = {}
+        self._tokens: dict[str, tuple[int, str]] = {}
+        # Items of a transaction whose answer is under way: other writes conflict, and a Query may not show them yet.
+        self._unsettled: dict[Key, tuple[int, Item | None]] = {}
+
+    def item(self, pk: str, sk: str) -> Item | None:
+        """An item as it is stored."""
+        return self.items.get(pk, {}).get(sk)
+
+    def has_overdue(self, now_ms: int) -> bool:
+        """Whether the index shows anything that is due by ``now_ms``."""
+        return any(at_ms <= now_ms for _, at_ms in self.due.values())
+
+    # --- the service ------------------------------------------------------------------------------------------------
+
+    def execute(self, request: Request) -> dict[str, Any]:
+        """Do what is asked."""
+        arguments = request.arguments
+        try:
+            match request.operation:
+                case "get_item":
+                    return self._get(arguments)
+                case "query":
+                    return self._query(arguments)
+                case "put_item" | "update_item":
+                    return self._write_one(request)
+                case "transact_write_items":
+                    return self._transact(request)
+                case "batch_get_item":
+                    keys = arguments["RequestItems"][TABLE]["Keys"]
+                    found = [item for key in keys if (item := self.item(*key_of(key))) is not None]
+                    return {"Responses": {TABLE: found}}
+                case "batch_write_item":
+                    return self._batch_write(request)
+        except InvalidExpressionError as error:
+            raise answer_error(f"ValidationException: {error}", request.operation) from error
+        raise AssertionError(request.operation)
+
+    def refusal(self, kind: str, request: Request) -> Exception:
+        """The service's answer where it is throttled, sees a conflict, or is still at the same token's work."""
+        operation = request.operation
+        if operation != "transact_write_items":
+            if kind == "conflict" and operation in ("put_item", "update_item"):
+                return answer_error("TransactionConflictException", operation)
+            return answer_error("ProvisionedThroughputExceededException", operation)
+        if kind == "in progress":
+            return answer_error("TransactionInProgressException", operation)
+        count = len(request.arguments["TransactItems"])
+        reason = "TransactionConflict" if kind == "conflict" else "ThrottlingError"
+        return _cancelled(operation, ["None"] * (count - 1) + [reason])
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def _get(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        assert arguments["ConsistentRead"]
+        item = self.item(*key_of(arguments["Key"]))
+        return {} if item is None else {"Item": item}
+
+    def _query(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        expressions.check_placeholders(arguments)
+        found = self._of_index(arguments) if "IndexName" in arguments else self._of_partition(arguments)
+        wanted = expressions.parse(arguments["KeyConditionExpression"])
+        start = arguments.get("ExclusiveStartKey")
+        rows = [(key, item) for key, item in found if wanted(item, arguments)]
+        if start is not None:
+            after = _order(start, is_index="IndexName" in arguments)
+            rows = [row for row in rows if row[0] > after]
+        limit = min(arguments.get("Limit", 1 << 30), self._world.weather.page_items)
+        page: list[Item] = []
+        size = 0
+        for _, item in rows[:limit]:
+            size += size_of(item)
+            if page and size > PAGE_BYTES_MAX:
+                break
+            page.append(item)
+        answer: dict[str, Any] = {"Items": page}
+        if len(page) < len(rows):
+            names = (PARTITION_KEY, SORT_KEY, *((DUE_SHARD, DUE_AT) if "IndexName" in arguments else ()))
+            answer["LastEvaluatedKey"] = {name: page[-1][name] for name in names}
+        return answer
+
+    def _of_partition(self, arguments: dict[str, Any]) -> list[tuple[Any, Item]]:
+        assert arguments["ConsistentRead"]
+        pk = arguments["ExpressionAttributeValues"][":pk"]["S"]
+        now_us = self._world.timeline.now_us
+        rows = dict(self.items.get(pk, {}))
+        for key, (until_us, before) in self._unsettled.items():
+            if key[0] == pk and until_us > now_us and self._world.plan.chance("torn") < 0.5:
+                if before is None:
+                    rows.pop(key[1], None)
+                else:
+                    rows[key[1]] = before
+        return sorted(rows.items())
+
+    def _of_index(self, arguments: dict[str, Any]) -> list[tuple[Any, Item]]:
+        assert arguments["IndexName"] == DUE_INDEX
+        assert "ConsistentRead" not in arguments
+        rows = []
+        for (pk, sk), (shard, at_ms) in self.due.items():
+            item = {
+                PARTITION_KEY: {"S": pk},
+                SORT_KEY: {"S": sk},
+                DUE_SHARD: {"S": shard},
+                DUE_AT: {"N": str(at_ms)},
+            }
+            rows.append(((at_ms, pk, sk), item))
+        return sorted(rows, key=lambda row: row[0])
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def _is_unsettled(self, key: Key) -> bool:
+        return key in self._unsettled and self._unsettled[key][0] > self._world.timeline.now_us
+
+    def _write_one(self, request: Request) -> dict[str, Any]:
+        arguments, operation = request.arguments, request.operation
+        expressions.check_placeholders(arguments)
+        key = key_of(arguments["Item"] if operation == "put_item" else arguments["Key"])
+        if self._is_unsettled(key):
+            raise answer_error("TransactionConflictException", operation)
+        old = self.item(*key)
+        if not expressions.holds(arguments.get("ConditionExpression"), old, arguments):
+            asked = arguments.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD"
+            more: dict[str, Any] = {"Item": old} if asked and old is not None else {}
+            raise answer_error("ConditionalCheckFailedException", operation, **more)
+        new = arguments["Item"] if operation == "put_item" else expressions.updated(old, arguments["Key"], arguments)
+        self._check_size(new, operation)
+        self._apply(request, [Change(pk=key[0], sk=key[1], old=old, new=new)])
+        returns = arguments.get("ReturnValues", "NONE")
+        if returns == "ALL_OLD":
+            return {} if old is None else {"Attributes": old}
+        if returns == "UPDATED_NEW":
+            names = arguments["ExpressionAttributeNames"]
+            touched = {name for token, name in names.items() if token in arguments["UpdateExpression"]}
+            return {"Attributes": {name: value for name, value in new.items() if name in touched}}
+        assert returns == "NONE"
+        return {}
+
+    def _transact(self, request: Request) -> dict[str, Any]:
+        arguments, operation = request.arguments, request.operation
+        now_us = self._world.timeline.now_us
+        token, said = arguments["ClientRequestToken"], repr(arguments["TransactItems"])
+        if token in self._tokens and now_us - self._tokens[token][0] < TOKEN_US:
+            if self._tokens[token][1] != said:
+                raise answer_error("IdempotentParameterMismatchException", operation)
+            return {}
+        changes, reasons = self._judge(arguments["TransactItems"], operation)
+        if any(reason["Code"] != "None" for reason in reasons):
+            raise _cancelled(operation, reasons)
+        self._tokens[token] = (now_us, said)
+        self._apply(request, changes)
+        until_us = now_us + int(self._world.answering_s * 1e6)
+        for change in changes:
+            self._unsettled[change.pk, change.sk] = (until_us, change.old)
+        return {}
+
+    def _judge(self, actions: list[Any], operation: str) -> tuple[list[Change], list[dict[str, Any]]]:
+        changes: list[Change] = []
+        reasons: list[dict[str, Any]] = []
+        seen: set[Key] = set()
+        for action in actions:
+            [(kind, body)] = action.items()
+            expressions.check_placeholders(body)
+            key = key_of(body["Item"] if kind == "Put" else body["Key"])
+            if key in seen:
+                raise answer_error("ValidationException: two actions on one item", operation)
+            seen.add(key)
+            old = self.item(*key)
+            reasons.append({"Code": "None"})
+            if self._is_unsettled(key):
+                reasons[-1] = {"Code": "TransactionConflict"}
+            elif not expressions.holds(body.get("ConditionExpression"), old, body):
+                reasons[-1] = {"Code": "ConditionalCheckFailed"}
+            if kind != "ConditionCheck":
+                after = _after(kind, old, body)
+                self._check_size(after or {}, operation)
+                changes.append(Change(pk=key[0], sk=key[1], old=old, new=after))
+        size = sum(size_of(change.new or {}) for change in changes)
+        if len(actions) > TRANSACTION_ACTIONS_MAX or size > TRANSACTION_BYTES_MAX:
+            raise answer_error("ValidationException: the transaction is too large", operation)
+        return changes, reasons
+
+    def _batch_write(self, request: Request) -> dict[str, Any]:
+        requests = request.arguments["RequestItems"][TABLE]
+        left = []
+        for number, one in enumerate(requests):
+            put = one.get("PutRequest")
+            key = key_of(put["Item"] if put else one["DeleteRequest"]["Key"])
+            if self._is_unsettled(key) or (number and self._world.unprocessed()):
+                left.append(one)
+                continue
+            self._apply(request, [Change(pk=key[0], sk=key[1], old=self.item(*key), new=put["Item"] if put else None)])
+        return {"UnprocessedItems": {TABLE: left}} if left else {}
+
+    @staticmethod
+    def _check_size(item: Item, operation: str) -> None:
+        if size_of(item) > ITEM_BYTES_MAX:
+            raise answer_error("ValidationException: the item is too large", operation)
+
+    def _apply(self, request: Request, changes: list[Change]) -> None:
+        for change in changes:
+            partition = self.items.setdefault(change.pk, {})
+            if change.new is None:
+                partition.pop(change.sk, None)
+            else:
+                partition[change.sk] = change.new
+            self._index(change)
+        self._world.applied(Write(at_us=self._world.timeline.now_us, request=request, changes=changes))
+
+    def _index(self, change: Change) -> None:
+        before, after = _due_of(change.old), _due_of(change.new)
+        if before == after:
+            return
+        lag_s = self._world.weather.index_lag_s * self._world.plan.chance("index")
+        self._world.timeline.after(lag_s, self._show, (change.pk, change.sk))
+
+    def _show(self, key: Key) -> None:
+        # Later changes are shown with their own delay or with this one: never an older state after a newer one.
+        shown = _due_of(self.item(*key))
+        if shown is None:
+            self.due.pop(key, None)
+        else:
+            self.due[key] = shown
+
+
+def _after(kind: str, old: Item | None, body: dict[str, Any]) -> Item | None:
+    match kind:
+        case "Put":
+            item: Item = body["Item"]
+            return item
+        case "Update":
+            return expressions.updated(old, body["Key"], body)
+    assert kind == "Delete", kind
+    return None
+
+
+def _order(start: Item, *, is_index: bool) -> Any:
+    if is_index:
+        return int(start[DUE_AT]["N"]), start[PARTITION_KEY]["S"], start[SORT_KEY]["S"]
+    return start[SORT_KEY]["S"]
+
+
+def _due_of(item: Item | None) -> tuple[str, int] | None:
+    if item is None or DUE_AT not in item or DUE_SHARD not in item:
+        return None
+    return item[DUE_SHARD]["S"], int(item[DUE_AT]["N"])
+
+
+def _cancelled(operation: str, reasons: list[Any]) -> Exception:
+    listed = [reason if isinstance(reason, dict) else {"Code": reason} for reason in reasons]
+    return answer_error("TransactionCanceledException", operation, CancellationReasons=listed)

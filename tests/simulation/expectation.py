@@ -1,0 +1,76 @@
+"""What a program must come to, by interpreting its data alone: no engine, no waiting, no faults."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from tests.simulation.programs import Op, Program, message_name, place
+
+FAILURE = "ValueError"
+
+
+def body_of(name: str, number: int) -> str:
+    """The body of the ``number``-th message of a name, counted from 0."""
+    return f"{name}#{number}"
+
+
+class Expectation:
+    """How a program ends: its ``output`` (None where it fails), and the steps that are undone where it fails.
+
+    ``waits_s`` is how long it may sleep at most, in seconds, were it to do one thing after another.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._taken: Counter[str] = Counter()
+        self.undone: list[str] = []
+        self.waits_s = 0.0
+        output = self._scope(program.ops, "")
+        self.output = None if program.is_failing else output
+        self.is_failing = program.is_failing
+        if not program.is_failing:
+            self.undone = []
+
+    def _scope(self, ops: list[Op], path: str) -> list[Any]:
+        return [self._op(op, place(path, op.name)) for op in ops]
+
+    def _take(self, path: str) -> str:
+        name = message_name(path)
+        self._taken[name] += 1
+        return body_of(name, self._taken[name] - 1)
+
+    def _op(self, op: Op, path: str) -> Any:  # noqa: C901, PLR0911 - one line a kind
+        self.waits_s += float(op.variant) if op.kind == "sleep" else 30
+        match op.kind:
+            case "step":
+                if op.has_rollback:
+                    self.undone.append(path)
+                return "big" if op.variant == "big" else path
+            case "try_step":
+                return [True, path] if op.variant == "ok" else [False, op.variant]
+            case "next" | "retake":
+                return self._take(path)
+            case "batch":
+                return [self._take(path), self._take(path)]
+            case "timeout":
+                return [] if op.other else "timed out"
+            case "send":
+                return path
+            case "version":
+                return op.number
+            case "loop":
+                return [self._scope(op.below["body"], place(path, f"~{index}")) for index in range(op.number)]
+            case "try_block":
+                output = self._scope(op.below["body"], path)
+                return [True, output] if op.variant == "ok" else [False, "critical"]
+            case "join":
+                return self._join(op, path)
+            case "race":
+                winner = list(op.below)[op.number]
+                return [winner, self._scope(op.below[winner], place(path, winner))]
+        return op.kind
+
+    def _join(self, op: Op, path: str) -> Any:
+        outputs = {branch: self._scope(below, place(path, branch)) for branch, below in op.below.items()}
+        first = min(op.below)
+        return {first: ["LookupError", first]} if op.variant == "fails" else outputs

@@ -1,0 +1,80 @@
+"""What is told outside of the system: which bodies ran where, what callers were answered, what operators asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.timeline import ProcessLoop
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+@dataclass(slots=True, kw_only=True)
+class Sent:
+    """A message as its sender knows it: the ``index``-th of its name from this sender."""
+
+    workflow_id: str
+    sender: str
+    name: str
+    index: int
+    is_acknowledged: bool = False
+    reply: Any = None
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The outside's own account."""
+
+    world: World
+    runs: Counter[str] = field(default_factory=Counter)
+    bodies: Counter[tuple[str, str]] = field(default_factory=Counter)
+    failures: Counter[tuple[str, str]] = field(default_factory=Counter)
+    undo_order: dict[str, list[str]] = field(default_factory=dict)
+    seen: dict[tuple[str, str], Any] = field(default_factory=dict)
+    sent: dict[str, Sent] = field(default_factory=dict)
+    started: set[str] = field(default_factory=set)
+    cancelled: set[str] = field(default_factory=set)
+    is_closed: bool = False
+
+    def _process(self) -> str:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, ProcessLoop)
+        return loop.name
+
+    def run_began(self, workflow_id: str) -> None:
+        """Workflow code was entered."""
+        if not self.is_closed:
+            self.runs[workflow_id] += 1
+            self.world.ran(workflow_id, "", self._process())
+
+    def body_began(self, workflow_id: str, path: str) -> None:
+        """A step's body was entered."""
+        if not self.is_closed:
+            self.bodies[workflow_id, path] += 1
+            self.world.ran(workflow_id, path, self._process())
+
+    def body_ended(self, workflow_id: str, path: str) -> None:
+        """A step's body returned."""
+        if not self.is_closed:
+            self.world.note(f"{workflow_id} body {path} returns")
+
+    def fails(self, workflow_id: str, path: str, times: int) -> bool:
+        """Whether a body that fails so many times has to fail again."""
+        self.failures[workflow_id, path] += 1
+        return self.failures[workflow_id, path] <= times
+
+    def undone(self, workflow_id: str, path: str) -> None:
+        """A rollback handler ran."""
+        if not self.is_closed:
+            self.undo_order.setdefault(workflow_id, []).append(path)
+            self.world.note(f"{workflow_id} undoes {path}")
+
+    def saw(self, workflow_id: str, path: str, value: Any) -> None:
+        """Workflow code saw a value that must be the same whenever it is replayed."""
+        known = self.seen.setdefault((workflow_id, path), value)
+        if known != value:
+            self.world.bug(f"{workflow_id} saw {value} at {path}, and {known} before")

@@ -1,0 +1,138 @@
+"""Random workflows as data, by seed: a grammar over every operation of the engine.
+
+What a program comes to depends on nothing but its own data: each wait for messages has a name of its own, one sender
+sends all messages of a name, and of the branches of a race only one can ever succeed.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+DEPTH_MAX = 2
+LEAVES = (
+    *("step",) * 5,
+    *("sleep",) * 2,
+    *("next",) * 3,
+    "batch",
+    "drain",
+    "timeout",
+    "send",
+    "try_step",
+    "version",
+    "removed",
+    "helpers",
+    "retake",
+)
+NESTED = ("loop", "join", "race", "try_block")
+STEPS = ("plain", "plain", "sync", "flaky", "ephemeral", "slow", "big")
+SLEEPS_S = ("0", "0.05", "0.7", "5", "5", "40", "1200", "3000")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Op:
+    """One operation: its kind, a name that is unique in its scope, a variant, numbers, and the scopes below it."""
+
+    kind: str
+    name: str
+    variant: str = ""
+    number: int = 0
+    other: int = 0
+    has_rollback: bool = False
+    below: dict[str, list[Op]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A workflow.
+
+    Attributes:
+        ops: what it does.
+        is_failing: whether it fails at its end, and is rolled back.
+        messages: how many messages it may take of each name.
+        noise: names of which it takes what happens to be there.
+    """
+
+    ops: list[Op]
+    is_failing: bool
+    messages: dict[str, int]
+    noise: list[str]
+
+
+def generate(seed: str) -> Program:
+    """The program of ``seed``."""
+    rng = random.Random(seed)
+    ops = [Op(kind="checkpoint", name="checkpoint"), *_scope(rng, 0, may_undo=True)]
+    messages: dict[str, int] = {}
+    noise: list[str] = []
+    _count(ops, "", 1, messages, noise)
+    return Program(ops=ops, is_failing=rng.random() < 0.2, messages=messages, noise=noise)
+
+
+def place(path: str, name: str) -> str:
+    """The path of ``name`` in the scope at ``path``."""
+    return f"{path}/{name}" if path else name
+
+
+def message_name(path: str) -> str:
+    """The name of the messages that the operation at ``path`` waits for; the iterations of its loops share it."""
+    return "/".join(part for part in path.split("/") if not part.startswith("~"))
+
+
+def _scope(rng: random.Random, depth: int, *, may_undo: bool) -> list[Op]:
+    length = rng.randint(2, 5) if depth == 0 else rng.randint(1, 3)
+    return [_op(rng, depth, f"o{index}", may_undo=may_undo) for index in range(length)]
+
+
+def _op(rng: random.Random, depth: int, name: str, *, may_undo: bool) -> Op:
+    if depth < DEPTH_MAX and rng.random() < (0.5 if depth == 0 else 0.3):
+        return _nested(rng, depth, name, rng.choice(NESTED), may_undo=may_undo)
+    kind = rng.choice(LEAVES)
+    variants = {
+        "step": STEPS,
+        "try_step": ("critical", "exhausted", "timeout", "ok"),
+        "next": ("plain", "completable"),
+        "batch": ("plain", "completable"),
+        "sleep": SLEEPS_S,
+    }
+    return Op(
+        kind=kind,
+        name=name,
+        variant=rng.choice(variants.get(kind, ("",))),
+        number=rng.randint(1, 3),
+        other=rng.randint(0, 1),
+        has_rollback=may_undo and rng.random() < 0.4,
+    )
+
+
+def _nested(rng: random.Random, depth: int, name: str, kind: str, *, may_undo: bool) -> Op:
+    if kind == "loop":
+        below = {"body": _scope(rng, depth + 1, may_undo=False)}
+        # At least one operation that acts, so that an iteration is stored before it is forgotten.
+        below["body"].insert(0, Op(kind="step", name="first", variant="plain"))
+        return Op(kind=kind, name=name, number=rng.randint(1, 6), other=rng.randint(1, 3), below=below)
+    if kind == "try_block":
+        below = {"body": _scope(rng, depth + 1, may_undo=may_undo)}
+        return Op(kind=kind, name=name, variant=rng.choice(("ok", "fails")), below=below)
+    names = [f"b{index}" for index in range(rng.randint(2, 3))]
+    if kind == "join":
+        below = {branch: _scope(rng, depth + 1, may_undo=may_undo) for branch in names}
+        variant = rng.choice(("ok", "ok", "fails"))
+        return Op(kind=kind, name=name, number=rng.choice((0, 0, 1, 2)), variant=variant, below=below)
+    below = {branch: _scope(rng, depth + 1, may_undo=False) for branch in names}
+    variant = rng.choice(("waits", "fails"))
+    return Op(kind=kind, name=name, number=rng.randrange(len(names)), variant=variant, below=below)
+
+
+def _count(ops: list[Op], path: str, times: int, messages: dict[str, int], noise: list[str]) -> None:
+    for op in ops:
+        here = place(path, op.name)
+        if op.kind in ("next", "retake"):
+            messages[here] = times
+        elif op.kind == "batch":
+            messages[here] = times * 2
+        elif op.kind == "drain":
+            noise.append(here)
+        for branch, below in op.below.items():
+            inner = place(here, "" if op.kind in ("loop", "try_block") else branch).rstrip("/")
+            _count(below, inner, times * (op.number if op.kind == "loop" else 1), messages, noise)
