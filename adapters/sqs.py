@@ -35,7 +35,8 @@ def wake_body(wake: Wake) -> str:
     body: dict[str, Any] = {"workflow_id": wake.workflow_id}
     if wake.alarm_at is not None:
         body["alarm_at"] = wake.alarm_at
-    return json.dumps(body, ensure_ascii=False)
+    # In ASCII, since SQS refuses some characters of Unicode that an id may hold, and then would at every try.
+    return json.dumps(body)
 
 
 def read_wake(body: str) -> Wake | None:

@@ -8,6 +8,8 @@ datetime, date        RFC 3339 text, in its own offset
 timedelta             its seconds, as a number
 Decimal, UUID         their text
 NaN, Infinity         the texts ``NaN``, ``Infinity``, ``-Infinity``
+integers past 4,200   their hexadecimal text, as ``0x1f``; parsers refuse so
+digits                many digits, since reading them takes quadratic time
 set, frozenset        a list
 keys of any kind      their text
 ====================  =======================================================
@@ -29,7 +31,7 @@ from uuid import UUID
 from engine.errors import CorruptHistoryError
 from engine.limits import VALUE_DEPTH_MAX
 from engine.values import decode, encode
-from handlers.problems import BODY_TOO_LARGE, MALFORMED_BODY, UNSUPPORTED_MEDIA_TYPE, Problem
+from handlers.problems import BODY_TOO_LARGE, MALFORMED_BODY, UNSUPPORTED_MEDIA_TYPE, Problem, harmless
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +42,9 @@ CBOR = "application/cbor"
 BODY_BYTES_MAX = 5 * 1024 * 1024
 """Bytes of a request's body. Source: Lambda takes 6 MB a request, in which API Gateway's base64 grows binary bodies by
 a third; what the store can keep is less and is checked when it is known."""
+
+JSON_INTEGER_BITS_MAX = 14_000
+"""Bits of the largest integer that is written as a JSON number. Source: Python converts at most 4,300 digits."""
 
 ABSENT: Any = object()
 """What an empty body reads as."""
@@ -144,15 +149,13 @@ def write(value: Any, media_type: str) -> bytes:
     """``value`` as a body of ``media_type``; see the module for what JSON makes of what it lacks."""
     if media_type == CBOR:
         return encode(value)
-    # Escaping these three costs nothing and keeps a body harmless even where someone pastes it into a page.
-    text = json.dumps(plain(value), allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026").encode()
+    return harmless(json.dumps(plain(value), allow_nan=False, separators=(",", ":")))
 
 
 def plain(value: Any) -> Any:
     """``value`` with everything that JSON lacks put as the module says."""
     if value is None or isinstance(value, (bool, int)):
-        return value
+        return hex(value) if value is not None and value.bit_length() > JSON_INTEGER_BITS_MAX else value
     if isinstance(value, float):
         return value if math.isfinite(value) else _constant(value)
     if isinstance(value, dict):

@@ -88,7 +88,12 @@ class Problem(Exception):  # noqa: N818 - the word of RFC 9457
             "status": self.kind.status,
             "detail": self.detail,
         }
-        return json.dumps(members).encode()
+        return harmless(json.dumps(members))
+
+
+def harmless(text: str) -> bytes:
+    """JSON that stays harmless even where someone pastes it into a page: escaping these three costs nothing."""
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026").encode()
 
 
 def from_error(error: BaseException) -> Problem:

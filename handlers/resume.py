@@ -9,6 +9,7 @@ import functools
 import logging
 from typing import TYPE_CHECKING, Any
 
+from adapters.dynamodb.items import check_id
 from engine.errors import CallerError
 from engine.values import encode
 from handlers import bootstrap
@@ -47,40 +48,60 @@ class ResumeFunction:
         await resume(await wiring.store(), await wiring.queue(), wiring.clock, event)
 
 
-async def resume(store: Store, queue: WakeQueue, clock: Clock, event: Mapping[str, Any]) -> None:
+async def resume(store: Store, queue: WakeQueue, clock: Clock, event: Any) -> None:
     """Do what ``event`` asks for: an EventBridge event with a ``detail``, or the bare payload of a schedule.
 
     Raises:
-        UnreadableEventError: it names no workflow.
+        UnreadableEventError: it names no workflow, or is a message that says nothing by which it is known again.
+        UnstorableValueError: it is a message whose body has no stored form.
         StoreUnavailableError: it must be delivered again; a message then still counts once.
     """
-    detail = event.get("detail", event)
-    match detail:
-        case {"workflow_id": str(workflow_id), "name": str(name)} if event.get("detail-type") == MESSAGE:
-            if not await _post(store, clock, event, workflow_id, name):
+    match event:
+        case {"detail-type": kind, "detail": {"workflow_id": str(workflow_id), "name": str(name)} as detail} if (
+            kind == MESSAGE
+        ):
+            if not await _post(store, clock, detail, workflow_id, name, _key_of(event)):
                 return
-        case {"workflow_id": str(workflow_id)}:
-            pass
+        case {"detail": {"workflow_id": str(workflow_id)}} | {"workflow_id": str(workflow_id)}:
+            if not _is_an_id(workflow_id):
+                return
         case _:
-            raise UnreadableEventError(f"event {event.get('id')!r} has no text workflow_id in its detail")
+            raise UnreadableEventError("an event has no text workflow_id in its detail")
     await queue.wake(workflow_id, 0)
     logger.info("event taken", extra={"workflow_id": workflow_id, "detail_type": event.get("detail-type")})
 
 
-async def _post(store: Store, clock: Clock, event: Mapping[str, Any], workflow_id: str, name: str) -> bool:
+def _key_of(event: Mapping[str, Any]) -> str:
+    """What a message is known by: the id its sender gave it, else the event's own, the same at each delivery."""
+    key = event["detail"].get("id") or event.get("id")
+    if key is None:
+        raise UnreadableEventError("an event that is a message has no id, neither its own nor one in its detail")
+    return str(key)
+
+
+def _is_an_id(workflow_id: str) -> bool:
+    try:
+        check_id(workflow_id)
+    except CallerError as error:
+        logger.warning("event refused", extra={"error": type(error).__name__})
+        return False
+    return True
+
+
+async def _post(
+    store: Store, clock: Clock, detail: Mapping[str, Any], workflow_id: str, name: str, message_id: str
+) -> bool:
     """Put an event's message into the inbox; False where nobody will ever take it."""
-    detail = event["detail"]
     try:
         await store.send(
             workflow_id,
             name=name,
             body=encode(detail.get("body")),
-            # EventBridge delivers at least once, and the event's own id is the same each time.
-            message_id=str(detail.get("id") or event["id"]),
+            message_id=message_id,
             sent_at=clock.now(),
         )
     except CallerError as error:
-        reason = {"workflow_id": workflow_id, "event_id": event["id"], "error": type(error).__name__}
+        reason = {"workflow_id": workflow_id, "message_id": message_id, "error": type(error).__name__}
         logger.warning("event refused", extra=reason)
         return False
     return True

@@ -86,6 +86,11 @@ def test_values_that_json_lacks_are_put_as_documented(value: object, expected: o
     assert json.loads(bodies.write(value, bodies.JSON)) == expected
 
 
+def test_an_integer_that_no_parser_reads_is_put_as_text() -> None:
+    assert json.loads(bodies.write({"n": 10**4200}, bodies.JSON)) == {"n": 10**4200}
+    assert json.loads(bodies.write([-(16**4000)], bodies.JSON)) == ["-0x1" + "0" * 4000]
+
+
 def test_cbor_answers_carry_values_as_they_are() -> None:
     value = {"at": MOMENT, "bytes": b"\x00", "amount": Decimal("1.10"), "far": math.inf}
     assert cbor2.loads(bodies.write(value, bodies.CBOR)) == value
