@@ -1,4 +1,4 @@
-"""How many examples the replay proof runs: ``--proof-examples N``, their seeds from ``--proof-first``; each crashes ``--proof-crashes`` times."""
+"""How much the replay proof runs: ``--proof-examples``, their first seed ``--proof-first``, ``--proof-crashes`` of each."""
 
 from __future__ import annotations
 
