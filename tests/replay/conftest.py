@@ -1,4 +1,4 @@
-"""How much the replay proof runs: ``--proof-examples``, their first seed ``--proof-first``, ``--proof-crashes`` of each."""
+"""How much the replay proof runs: ``--proof-examples`` from ``--proof-first`` on, ``--proof-crashes`` of each."""
 
 from __future__ import annotations
 
