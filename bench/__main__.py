@@ -25,8 +25,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure torpor, and its peers beside it.")
     parser.add_argument("--only", choices=PARTS, action="append", help="this part alone (may be repeated)")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions: under 90 seconds, and noisier")
+    parser.add_argument("--markdown", action="store_true", help="measure nothing; print the last results for the docs")
     arguments = parser.parse_args()
     results = Results.load()
+    if arguments.markdown:
+        print("\n".join(results.markdown()))
+        return 0
     crashed = []
     for part in arguments.only or PARTS:
         _report(f"{part}")

@@ -48,6 +48,23 @@ class Results:
         """The lines of a part's table: name, value, unit, peer's value, ratio, limit, mark."""
         return [f"\n{part}", *(_line(figure) for figure in self._parts[part]["figures"])]
 
+    def markdown(self) -> list[str]:
+        """The lines of every part's table for docs/BENCHMARKS.md."""
+        lines: list[str] = []
+        for part, found in self._parts.items():
+            lines += ["", f"`{part}`: {found['machine']}{', quick' if found['quick'] else ''}", ""]
+            lines += ["| figure | value | peer | ratio | limit | |", "| --- | --- | --- | --- | --- | --- |"]
+            lines += [_row(figure) for figure in found["figures"]]
+        return lines
+
+
+def _row(figure: dict[str, Any]) -> str:
+    mark = {True: "ok", False: "BEYOND", None: ""}[figure["within_limit"]]
+    beside = ["", ""] if figure["peer"] is None else [f"{figure['peer_value']:.1f}", f"{figure['ratio']:.2f}"]
+    limit = "" if figure["limit"] is None else f"{figure['limit']:g}"
+    cells = [figure["name"], f"{figure['value']:.2f} {figure['unit']}", *beside, limit, mark]
+    return f"| {' | '.join(cells)} |"
+
 
 def _plain(figure: Figure) -> dict[str, Any]:
     peer, ratio = figure.peer, figure.ratio
