@@ -7,7 +7,7 @@ import contextlib
 import types
 from typing import TYPE_CHECKING, Any
 
-from engine import limits, writing
+from engine import keys, limits, writing
 from engine.changes import Room
 from engine.errors import EvictedError
 
@@ -178,8 +178,15 @@ class Flusher:
         storage.settled(names_count, commit.state)
         if changes_history or commit.consumed:
             self.deaths = 0
-        if changes_history and self._hooks.wants_history:
+        if self._hooks.wants_history and _touches_history(commit):
             await self._hooks.history_updated(storage)
+
+
+def _touches_history(commit: Commit) -> bool:
+    if commit.deletes or commit.ranges:
+        return True
+    fields = (keys.STATE_KEY, keys.OUTPUT_KEY, keys.ERROR_KEY, keys.INPUT_KEY)
+    return any(key not in fields for key, _ in commit.puts)
 
 
 def room_of(driver: EngineDriver) -> Room | None:

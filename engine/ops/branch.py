@@ -77,7 +77,7 @@ def scope_of(scope: Scope, key: bytes, name: str) -> Scope:
 
 
 def nested(scope: Scope, name: str, sort: str) -> Scope:
-    """The scope ``name`` inside ``scope``, of an operation that leaves no entry; ``sort`` says in messages what it is."""
+    """The scope ``name`` of an operation that leaves no entry itself; ``sort`` says in messages what it is."""
     scope.claim(name)
     storage = scope.turn.storage
     key = scope.key_of(name)

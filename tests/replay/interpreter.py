@@ -7,7 +7,17 @@ import random
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from engine import Break, Context, Continue, CriticalError, JoinError, QueueTimeoutError, TryResult
+from engine import (
+    Activity,
+    ActivityContext,
+    Break,
+    Context,
+    Continue,
+    CriticalError,
+    JoinError,
+    QueueTimeoutError,
+    TryResult,
+)
 from tests.replay.programs import Op, Program, message_name
 
 if TYPE_CHECKING:
@@ -95,6 +105,12 @@ async def _step(ctx: Context, op: Op, world: World, path: str) -> Any:
         world.runs[path] += 1
         return path
 
+    async def activity_body(_ctx: ActivityContext) -> str:
+        return await body()
+
+    if op.variant == "activity":
+        activity = Activity(op.name, activity_body, {})
+        return await ctx.activity(activity, rollback=_undo(op, world, path))
     fn: Any = sync_body if op.variant == "sync" else body
     return await ctx.step(op.name, fn, ephemeral=op.variant == "ephemeral", rollback=_undo(op, world, path))
 
@@ -228,6 +244,20 @@ async def _join(ctx: Context, op: Op, world: World, path: str, in_loser: bool) -
         return {name: [one.name, one.message] for name, one in error.errors.items()}
 
 
+async def _map(ctx: Context, op: Op, world: World, path: str, in_loser: bool) -> Any:  # noqa: FBT001
+    async def body(inner: Context, item: int) -> Any:
+        return await _run(inner, op.below["body"], world, f"{path}/body/~{item}", in_loser=in_loser)
+
+    return await ctx.map(op.name, range(op.number), body, concurrency=op.other)
+
+
+async def _inline(ctx: Context, op: Op, world: World, path: str, in_loser: bool) -> Any:  # noqa: FBT001
+    async def body(inner: Context, given: int) -> Any:
+        return [given, await _run(inner, op.below["body"], world, f"{path}/body", in_loser=in_loser)]
+
+    return await ctx.inline(body, op.number, name=op.name)
+
+
 async def _race(ctx: Context, op: Op, world: World, path: str, in_loser: bool) -> Any:  # noqa: FBT001
     def branch(name: str, *, wins: bool) -> Callable[[Context], Awaitable[Any]]:
         async def body(inner: Context) -> Any:
@@ -262,5 +292,7 @@ _NESTED: dict[str, Callable[[Context, Op, World, str, bool], Awaitable[Any]]] = 
     "loop": _loop,
     "try_block": _try_block,
     "join": _join,
+    "map": _map,
+    "inline": _inline,
     "race": _race,
 }

@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass, field
 
 DEPTH_MAX = 3
-STEPS = ("async", "sync", "flaky", "ephemeral", "slow")
+STEPS = ("async", "sync", "flaky", "ephemeral", "slow", "activity")
 LEAVES = (
     "step",
     "step",
@@ -25,7 +25,7 @@ LEAVES = (
     "timeout",
     "helpers",
 )
-NESTED = ("loop", "join", "race", "try_block")
+NESTED = ("loop", "join", "race", "try_block", "map", "inline")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +88,9 @@ def _nested(rng: random.Random, depth: int, name: str, kind: str, *, is_racing: 
     if kind == "loop":
         body = {"body": _scope(rng, depth + 1, is_racing=is_racing)}
         return Op(kind=kind, name=name, number=rng.randint(1, 5), other=rng.randint(1, 3), below=body)
+    if kind in ("map", "inline"):
+        body = {"body": _scope(rng, depth + 1, is_racing=is_racing)}
+        return Op(kind=kind, name=name, number=rng.randint(0, 3), other=rng.randint(1, 3), below=body)
     if kind == "try_block":
         body = {"body": _scope(rng, depth + 1, is_racing=is_racing)}
         return Op(kind=kind, name=name, variant=rng.choice(("ok", "fails")), below=body)
@@ -121,4 +124,4 @@ def _count_messages(ops: list[Op], path: str, times: int, messages: dict[str, in
             messages[here] = times * 2
         for branch, below in op.below.items():
             inner = f"{here}/{branch}"
-            _count_messages(below, inner, times * (op.number if op.kind == "loop" else 1), messages)
+            _count_messages(below, inner, times * (op.number if op.kind in ("loop", "map") else 1), messages)

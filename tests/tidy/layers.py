@@ -29,9 +29,20 @@ ENGINE_ORDER = (
     ("kept", "storage", "mismatch", "hooks", "writing", "flushing"),
     ("instants", "turn", "scope", "scope_log"),
     ("ops.attempt", "ops.branch", "ops.rollback"),
-    ("ops.step", "ops.sleep", "ops.queue", "ops.loop", "ops.join", "ops.race", "ops.version", "ops.recovery"),
-    ("catalogue", "step_options", "activities", "queue_context", "context"),
-    ("registry", "result", "revival", "live", "passage", "run", "handle", "inspect"),
+    (
+        "ops.step",
+        "ops.sleep",
+        "ops.queue",
+        "ops.loop",
+        "ops.join",
+        "ops.race",
+        "ops.version",
+        "ops.recovery",
+        "ops.inline",
+    ),
+    ("catalogue", "registry", "step_options", "activities", "message_types"),
+    ("queue_context", "listening", "context"),
+    ("result", "revival", "live", "passage", "run", "handle", "inspect"),
     ("virtual_clock", "sorted_pairs", "memory", "testing"),
 )
 """The engine's modules from the bottom up. A module may import those of earlier lines and, on its own line, those to

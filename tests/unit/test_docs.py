@@ -26,6 +26,7 @@ from engine import limits as engine_limits
 from engine.activities import ACTIVITIES, OPERATIONS
 from engine.context import Context
 from engine.handle import run_workflow
+from engine.message_types import MESSAGES
 from engine.queue_context import Queue
 from engine.registry import REGISTRY
 from engine.testing import MemoryDriver, VirtualClock, drive
@@ -84,7 +85,8 @@ def read(page: str) -> str:
 @pytest.fixture
 def namespace(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
     """A page's module: importable under its name, as types are looked up; what it registers is forgotten after it."""
-    registers: tuple[dict[str, Any], ...] = (REGISTRY._workflows, ACTIVITIES._found, OPERATIONS._found)
+    catalogues = (ACTIVITIES, OPERATIONS, MESSAGES)
+    registers: list[dict[str, Any]] = [REGISTRY._workflows, *(catalogue._found for catalogue in catalogues)]
     kept = [dict(register) for register in registers]
     for register in registers:
         register.clear()
@@ -199,7 +201,7 @@ def test_every_operation_has_an_example_that_runs() -> None:
 
 
 def public(owner: type) -> list[str]:
-    return [name for name in vars(owner) if not name.startswith("_")]
+    return [name for part in owner.__mro__[:-1] for name in vars(part) if not name.startswith("_")]
 
 
 def test_every_name_of_the_engine_is_told_of() -> None:
