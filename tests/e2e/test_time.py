@@ -55,15 +55,19 @@ def test_a_lost_alarm_is_only_late(local_stack: LocalStack, probe: Make) -> None
 
 
 def test_a_far_alarm_is_a_schedule_until_it_is_not_needed(local_stack: LocalStack, probe: Make) -> None:
-    schedules = local_stack.client("scheduler")
-    group = local_stack.outputs["ScheduleGroupName"]
+    schedules, group = local_stack.client("scheduler"), local_stack.outputs["ScheduleGroupName"]
+
+    def names() -> set[str]:
+        return {schedule["Name"] for schedule in schedules.list_schedules(GroupName=group)["Schedules"]}
+
+    others = names()
     asleep = probe("sleeping", "far-asleep").started(sleep_s=7200)
-    [schedule] = until(lambda: schedules.list_schedules(GroupName=group)["Schedules"], 10, "it is scheduled")
-    detail = schedules.get_schedule(GroupName=group, Name=schedule["Name"])
-    assert detail["Target"]["Arn"] == local_stack.outputs["QueueArn"]
-    assert detail["ActionAfterCompletion"] == "DELETE"
+    [name] = until(lambda: names() - others, 10, "it is scheduled")
+    schedule = schedules.get_schedule(GroupName=group, Name=name)
+    assert schedule["Target"]["Arn"] == local_stack.outputs["QueueArn"]
+    assert schedule["ActionAfterCompletion"] == "DELETE"
     assert asleep.call("POST", "/cancel").status == 200
-    until(lambda: not schedules.list_schedules(GroupName=group)["Schedules"], 10, "it is cleared")
+    until(lambda: name not in names(), 10, "it is cleared")
     assert asleep.known()["state"] == "cancelled"
 
 
