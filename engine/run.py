@@ -242,7 +242,8 @@ class Run:
         if self.is_cancelled:
             self._storage.state = WorkflowState.CANCELLED
             await self._finish(Alarm(None, self.workflow_id))
-        elif self._storage.has_news():
+        elif self._storage.is_dirty():
+            # That it runs is no news: what is stored says how it was left, and with which alarm.
             await self._finish(None)
         if isinstance(error, asyncio.CancelledError) and not self.abort.is_set():
             raise error

@@ -147,3 +147,24 @@ async def test_an_error_of_the_store_while_it_waits_ends_a_live_run_without_fail
         await bench.finish(handle)
     assert bench.state() == "sleeping"
     assert WORKFLOW_ID not in bench.driver.alarms
+
+
+async def test_an_eviction_without_news_writes_nothing() -> None:
+    bench = Bench()
+    await bench.once(lambda ctx: ctx.sleep("s", 60))
+    before, commits = bench.driver.dump(), len(bench.driver.commits)
+    handle = bench.start(lambda ctx: ctx.sleep("s", 60))
+    handle.evict()
+    await bench.finish(handle)
+    assert (bench.driver.dump(), len(bench.driver.commits)) == (before, commits)
+    assert bench.state() == "sleeping"
+
+
+async def test_a_hook_is_told_of_history_and_not_of_states_alone() -> None:
+    bench = Bench()
+    snapshots: list[int] = []
+    handle = bench.start(
+        lambda ctx: ctx.queue.next_batch("n", "go"), on_history_updated=lambda one: snapshots.append(len(one.entries))
+    )
+    await handle.result
+    assert snapshots == [0]
