@@ -49,6 +49,9 @@ async def perform(
         await asyncio.wait([work])
     except asyncio.CancelledError:
         turn.stop()
+        if work.done() and not work.cancelled():
+            # It ended at the same moment, and nobody will ask how.
+            work.exception()
         raise
     finally:
         await turn.drain()
