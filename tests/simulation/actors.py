@@ -39,9 +39,10 @@ class Callers:
     def begin(self) -> None:
         """Let everybody begin."""
         for story in self._world.stories.values():
-            self._spawn(self._tell_story(story))
+            self.spawn(self._tell_story(story))
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let one more caller begin."""
         self._at_work += 1
         self.loop.start(self._working(work))
 
@@ -55,7 +56,8 @@ class Callers:
         finally:
             self._at_work -= 1
 
-    async def _pause(self, delay_s: float) -> None:
+    async def pause(self, delay_s: float) -> None:
+        """Wait for so many seconds."""
         future = self.loop.create_future()
         self.loop.call_later(delay_s, future.set_result, None)
         await future
@@ -64,19 +66,20 @@ class Callers:
         """Mostly soon, sometimes much later."""
         return float(10 ** (self._world.plan.chance(what) * 4 - 2))
 
-    async def _until_answered(self, work: Callable[[Wiring], Coroutine[Any, Any, Any]]) -> Any:
+    async def until_answered(self, work: Callable[[Wiring], Coroutine[Any, Any, Any]]) -> Any:
+        """Have the API do ``work``, again and again until it answers."""
         while True:
             try:
                 return await self._world.functions.call_api(self.loop, work)
             except RETRIED as error:
                 self._world.note(f"a caller tries again: {type(error).__name__}")
-            await self._pause(0.5 + 4 * self._world.plan.chance("again"))
+            await self.pause(0.5 + 4 * self._world.plan.chance("again"))
 
     # --- a workflow's life, as callers see it -----------------------------------------------------------------------
 
     async def _tell_story(self, story: Story) -> None:
         world = self._world
-        await self._pause(self._spread_s("start") / 10)
+        await self.pause(self._spread_s("start") / 10)
         delay_ms = round(world.plan.chance("start at") * 40_000) if world.plan.chance("starts later") < 0.2 else 0
         start_at = world.now_ms + delay_ms if delay_ms else None
 
@@ -85,17 +88,17 @@ class Callers:
             await store.start(
                 workflow_id=story.workflow_id, type=story.workflow_id, input=encode("given"), start_at=start_at
             )
-            await _hint(wiring, story.workflow_id)
+            await hint(wiring, story.workflow_id)
 
-        await self._until_answered(start)
+        await self.until_answered(start)
         world.ledger.started.add(story.workflow_id)
         for sender, names in enumerate(_shares(list(story.program.messages), 3)):
             if names:
-                self._spawn(self._send_all(story, f"s{sender}", names))
+                self.spawn(self._send_all(story, f"s{sender}", names))
         for name in story.program.noise:
-            self._spawn(self._make_noise(story, name))
+            self.spawn(self._make_noise(story, name))
         if world.plan.chance("cancels") < CANCEL_SHARE:
-            self._spawn(self._cancel(story))
+            self.spawn(self._cancel(story))
         # It has nobody's answer to wait for.
         self.loop.start(self._look_after(story))
 
@@ -103,7 +106,7 @@ class Callers:
         world = self._world
         for name in names:
             for index in range(story.program.messages[name]):
-                await self._pause(self._spread_s("send") / 2)
+                await self.pause(self._spread_s("send") / 2)
                 sent = Sent(workflow_id=story.workflow_id, sender=sender, name=name, index=index)
                 message_id = f"{story.workflow_id} {name} {index}"
                 world.ledger.sent[message_id] = sent
@@ -124,14 +127,14 @@ class Callers:
                 message_id=message_id,
                 sent_at=wiring.clock.now(),
             )
-            await _hint(wiring, sent.workflow_id)
+            await hint(wiring, sent.workflow_id)
 
         async def post(wiring: Wiring) -> None:
             detail = {"workflow_id": sent.workflow_id, "name": sent.name, "body": body, "id": message_id}
             event = {"detail-type": MESSAGE, "id": message_id, "detail": detail}
             await resume(await wiring.store(), await wiring.queue(), wiring.clock, event)
 
-        await self._until_answered(post if as_event else send)
+        await self.until_answered(post if as_event else send)
         view = self._world.views[sent.workflow_id]
         # An event to a workflow that has ended is dropped without an error.
         if not (as_event and view.has_ended):
@@ -142,12 +145,12 @@ class Callers:
         """Messages without an id of their own, sent once each: acknowledged they count, else they may or may not."""
         world = self._world
         for index in range(3):
-            await self._pause(self._spread_s("noise"))
+            await self.pause(self._spread_s("noise"))
 
             async def send(wiring: Wiring, index: int = index) -> Accepted:
                 store = await wiring.store()
                 accepted = await store.send(story.workflow_id, name=name, body=encode(index))
-                await _hint(wiring, story.workflow_id)
+                await hint(wiring, story.workflow_id)
                 return accepted
 
             try:
@@ -162,20 +165,20 @@ class Callers:
     # --- operators --------------------------------------------------------------------------------------------------
 
     async def _cancel(self, story: Story) -> None:
-        await self._pause(self._spread_s("cancel"))
+        await self.pause(self._spread_s("cancel"))
 
         async def cancel(wiring: Wiring) -> None:
             store = await wiring.store()
             self._world.ledger.cancelled.add(story.workflow_id)
             await store.cancel(story.workflow_id)
 
-        await self._until_answered(cancel)
+        await self.until_answered(cancel)
 
     async def _look_after(self, story: Story) -> None:
         """Let a workflow that counts as stalled go on: somebody has mended what killed its process."""
         world = self._world
         while True:
-            await self._pause(120)
+            await self.pause(120)
             view = world.views[story.workflow_id]
             error = view.stored_error() or {} if view.state == "failed" else {}
             if view.has_ended and error.get("name") != "StalledError":
@@ -186,17 +189,18 @@ class Callers:
                 async def recover(wiring: Wiring) -> None:
                     store = await wiring.store()
                     await store.recover(story.workflow_id)
-                    await _hint(wiring, story.workflow_id)
+                    await hint(wiring, story.workflow_id)
 
-                await self._until_answered(recover)
+                await self.until_answered(recover)
 
 
-async def _hint(wiring: Wiring, workflow_id: str) -> None:
+async def hint(wiring: Wiring, workflow_id: str) -> None:
+    """Send a wake, as the API does."""
     queue = await wiring.queue()
     try:
         await queue.wake(workflow_id, 0)
     except DriverError:
-        # As the API does: the fact is stored and due.
+        # The fact is stored and due.
         return
 
 

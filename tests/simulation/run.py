@@ -44,6 +44,11 @@ def play(case: Case, *, laws: Collection[int] | None = None, is_traced: bool = F
     plan = make_plan(case.seed, without=case.without, mute=case.mute)
     world = World(plan, laws=laws, is_traced=is_traced)
     world.populate()
+    return finish(world)
+
+
+def finish(world: World) -> World:
+    """Play a world that has been peopled."""
     with _listening(world):
         world.run()
     return world

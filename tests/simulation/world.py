@@ -19,7 +19,7 @@ from tests.simulation.programs import generate
 from tests.simulation.queueing import Schedules, Sqs
 from tests.simulation.stored_laws import AllOrNothing, HistoryGrows
 from tests.simulation.timeline import ProcessLoop, Timeline
-from tests.simulation.view import ENDED, View, string
+from tests.simulation.view import ENDED, View
 from tests.simulation.wire import Wire
 
 if TYPE_CHECKING:
@@ -282,11 +282,7 @@ class World:
     def _is_over(self) -> bool:
         if not self.callers.are_done:
             return False
-        return all(string(self._head(story.workflow_id), "state") in ENDED for story in self.stories.values())
-
-    def _head(self, workflow_id: str) -> Any:
-        view = self.views.get(workflow_id)
-        return None if view is None else view.head
+        return self.stories.keys() <= self.views.keys() and all(view.has_ended for view in self.views.values())
 
     def _check_end(self) -> None:
         errors = [error for sandbox in self.functions.sandboxes for error in sandbox.loop.errors]

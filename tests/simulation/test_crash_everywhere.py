@@ -1,0 +1,176 @@
+"""A process is killed before and after each single call to AWS, one call a world: everything ends as it would have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from engine import values
+from engine.entry import StepEntry
+from engine.keys import OUTPUT_KEY
+from examples.orders import Item, Order, order
+from tests.simulation.actors import hint
+from tests.simulation.plan import Fault, quiet_plan
+from tests.simulation.programs import Op, Program
+from tests.simulation.run import finish
+from tests.simulation.world import World
+
+if TYPE_CHECKING:
+    from handlers.bootstrap import Wiring
+
+KINDS = ("kill before", "kill after")
+
+
+def leaf(kind: str, name: str, variant: str = "", number: int = 1, other: int = 0, **more: Any) -> Op:
+    return Op(kind=kind, name=name, variant=variant, number=number, other=other, **more)
+
+
+EVERYTHING = Program(
+    ops=[
+        leaf("checkpoint", "checkpoint"),
+        leaf("step", "plain", "plain", has_rollback=True),
+        leaf("step", "sync", "sync"),
+        leaf("step", "flaky", "flaky"),
+        leaf("step", "ephemeral", "ephemeral"),
+        leaf("try_step", "critical", "critical"),
+        leaf("try_step", "exhausted", "exhausted"),
+        leaf("sleep", "short", "0.05"),
+        leaf("sleep", "long", "5"),
+        leaf("next", "next", "plain"),
+        leaf("next", "answered", "completable"),
+        leaf("batch", "batch", "plain"),
+        leaf("timeout", "timeout"),
+        leaf("send", "send"),
+        leaf("version", "version"),
+        leaf("removed", "removed"),
+        leaf("helpers", "helpers"),
+        leaf("retake", "retake"),
+        leaf("loop", "loop", number=3, other=1, below={"body": [leaf("step", "s", "plain")]}),
+        leaf("join", "join", "ok", 0, below={"a": [leaf("step", "s", "plain")], "b": [leaf("sleep", "s", "2")]}),
+        leaf("race", "race", "waits", 0, below={"a": [leaf("sleep", "s", "2")], "b": [leaf("step", "s", "plain")]}),
+        leaf("try_block", "block", "fails", below={"body": [leaf("step", "s", "plain")]}),
+    ],
+    is_failing=False,
+    messages={"next": 1, "answered": 1, "batch": 2, "retake": 1},
+    noise=[],
+)
+UNDONE = Program(
+    ops=[
+        leaf("checkpoint", "checkpoint"),
+        leaf("step", "first", "plain", has_rollback=True),
+        leaf("join", "join", "ok", 0, below={branch: [leaf("step", "s", has_rollback=True)] for branch in ("a", "b")}),
+        leaf("step", "last", "plain", has_rollback=True),
+    ],
+    is_failing=True,
+    messages={},
+    noise=[],
+)
+
+
+# --- programs --------------------------------------------------------------------------------------------------------
+
+
+def world_of(program: Program, fault: Fault | None) -> World:
+    world = World(quiet_plan([] if fault is None else [fault]))
+    world.tell("w0", program)
+    return finish(world)
+
+
+def check_program(program: Program, straight: World, fault: Fault, in_flight: int) -> None:
+    world = world_of(program, fault)
+    assert world.breach is None, (str(fault), str(world.breach))
+    extra = {place: count - straight.ledger.bodies[place] for place, count in world.ledger.bodies.items()}
+    # A race that is over before its loser could begin never begins it.
+    missing = {path for _, path in straight.ledger.bodies.keys() - world.ledger.bodies.keys()}
+    assert missing <= {"race/b/s"}, str(fault)
+    assert max(extra.values()) <= 1, (str(fault), extra)
+    assert sum(max(0, more) for more in extra.values()) <= in_flight, (str(fault), extra)
+
+
+@pytest.mark.parametrize(
+    ("program", "in_flight"),
+    # Beside the step in flight: an ephemeral one before it, and a branch beside it.
+    [pytest.param(EVERYTHING, 2, id="everything"), pytest.param(UNDONE, 2, id="undone")],
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_program_ends_as_it_would(program: Program, in_flight: int, kind: str) -> None:
+    straight = world_of(program, None)
+    assert straight.breach is None
+    assert straight.wire.calls > 10
+    for ordinal in range(straight.wire.calls):
+        check_program(program, straight, Fault(number=0, kind=kind, ordinal=ordinal), in_flight)
+
+
+# --- the order -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How an order ended, as stored: its state, its output, and how often each step was attempted."""
+
+    state: str
+    output: Any
+    attempts: dict[str, int]
+    calls: int
+
+
+def order_with(payment: str, *, ships: bool, fault: Fault | None = None) -> Ending:
+    world = World(quiet_plan([] if fault is None else [fault]))
+    world.application.workflows["order"] = order
+    given = Order(
+        customer="Ada",
+        currency="EUR",
+        items=[Item(name="tea", quantity=2, price_cents=350)],
+        payment=payment,
+        patience_s=30.0,
+    )
+
+    async def start(wiring: Wiring) -> None:
+        store = await wiring.store()
+        await store.start(workflow_id="o1", type="order", input=values.encode(given))
+        await hint(wiring, "o1")
+
+    async def ship(wiring: Wiring) -> None:
+        store = await wiring.store()
+        body = values.encode({"parcel": "P-1"})
+        await store.send("o1", name="shipped", body=body, message_id="shipping", sent_at=wiring.clock.now())
+        await hint(wiring, "o1")
+
+    async def shop() -> None:
+        await world.callers.until_answered(start)
+        await world.callers.pause(1)
+        if ships:
+            await world.callers.until_answered(ship)
+
+    world.callers.spawn(shop())
+    finish(world)
+    assert world.breach is None, (str(fault), str(world.breach))
+    view = world.views["o1"]
+    attempts = {}
+    for entry in view.entries().values():
+        metadata = view.metadata(entry.id)
+        if isinstance(entry.kind, StepEntry) and metadata is not None:
+            attempts[view.path(entry)] = metadata.attempts
+    output = view.pairs.get(OUTPUT_KEY)
+    return Ending(
+        state=view.state,
+        output=None if output is None else values.decode(output),
+        attempts=attempts,
+        calls=world.wire.calls,
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("payment", "ships"), [("prompt", True), ("flaky", False), ("refused", True)])
+def test_an_order_ends_as_it_would(payment: str, kind: str, *, ships: bool) -> None:
+    straight = order_with(payment, ships=ships)
+    assert straight.state == ("failed" if payment == "refused" else "completed")
+    for ordinal in range(straight.calls):
+        fault = Fault(number=0, kind=kind, ordinal=ordinal)
+        ending = order_with(payment, ships=ships, fault=fault)
+        assert (ending.state, ending.output) == (straight.state, straight.output), str(fault)
+        assert ending.attempts.keys() == straight.attempts.keys(), str(fault)
+        extra = {name: count - straight.attempts[name] for name, count in ending.attempts.items()}
+        assert sum(max(0, more) for more in extra.values()) <= 1, (str(fault), extra)
