@@ -7,7 +7,7 @@ race only one can ever succeed. So every schedule, crash and eviction must lead 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 DEPTH_MAX = 3
 STEPS = ("async", "sync", "flaky", "ephemeral", "slow", "activity")
@@ -89,7 +89,8 @@ def _nested(rng: random.Random, depth: int, name: str, kind: str, *, is_racing: 
         body = {"body": _scope(rng, depth + 1, is_racing=is_racing)}
         return Op(kind=kind, name=name, number=rng.randint(1, 5), other=rng.randint(1, 3), below=body)
     if kind in ("map", "inline"):
-        body = {"body": _scope(rng, depth + 1, is_racing=is_racing)}
+        ops = _scope(rng, depth + 1, is_racing=is_racing)
+        body = {"body": _without_messages(ops) if kind == "map" else ops}
         return Op(kind=kind, name=name, number=rng.randint(0, 3), other=rng.randint(1, 3), below=body)
     if kind == "try_block":
         body = {"body": _scope(rng, depth + 1, is_racing=is_racing)}
@@ -110,6 +111,18 @@ def _nested(rng: random.Random, depth: int, name: str, kind: str, *, is_racing: 
     )
 
 
+def _without_messages(ops: list[Op]) -> list[Op]:
+    """``ops`` with other waits: the items of a map run at once, and which of them took a message would be chance."""
+    return [
+        replace(
+            op,
+            kind="timeout" if op.kind in ("next", "batch") else op.kind,
+            below={branch: _without_messages(below) for branch, below in op.below.items()},
+        )
+        for op in ops
+    ]
+
+
 def message_name(path: str) -> str:
     """The name of the messages that the operation at ``path`` waits for; the iterations of its loops share it."""
     return "/".join(part for part in path.split("/") if not part.startswith("~"))
@@ -124,4 +137,4 @@ def _count_messages(ops: list[Op], path: str, times: int, messages: dict[str, in
             messages[here] = times * 2
         for branch, below in op.below.items():
             inner = f"{here}/{branch}"
-            _count_messages(below, inner, times * (op.number if op.kind in ("loop", "map") else 1), messages)
+            _count_messages(below, inner, times * (op.number if op.kind == "loop" else 1), messages)
