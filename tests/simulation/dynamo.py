@@ -19,6 +19,7 @@ ITEM_BYTES_MAX = 400 * 1024
 TRANSACTION_ACTIONS_MAX = 100
 TRANSACTION_BYTES_MAX = 4 * 1024 * 1024
 PAGE_BYTES_MAX = 1024 * 1024
+SMALL_BYTES = 16 * 1024
 TOKEN_US = 600 * 1_000_000
 """How long a ClientRequestToken is remembered. Source: the service's documentation, ten minutes."""
 
@@ -51,6 +52,11 @@ class Write:
     at_us: int
     request: Request
     changes: list[Change]
+
+
+def is_small(item: Item) -> bool:
+    """Whether an item is so small that its exact size does not matter."""
+    return all(len(value.get("B", b"")) < SMALL_BYTES and value.keys() <= {"S", "N", "B"} for value in item.values())
 
 
 def size_of(value: Any) -> int:
@@ -147,7 +153,7 @@ class Dynamo:
         page: list[Item] = []
         size = 0
         for _, item in rows[:limit]:
-            size += size_of(item)
+            size += SMALL_BYTES if is_small(item) else size_of(item)
             if page and size > PAGE_BYTES_MAX:
                 break
             page.append(item)
@@ -252,7 +258,7 @@ class Dynamo:
                 after = _after(kind, old, body)
                 self._check_size(after or {}, operation)
                 changes.append(Change(pk=key[0], sk=key[1], old=old, new=after))
-        size = sum(size_of(change.new or {}) for change in changes)
+        size = sum(size_of(change.new) for change in changes if change.new is not None and not is_small(change.new))
         if len(actions) > TRANSACTION_ACTIONS_MAX or size > TRANSACTION_BYTES_MAX:
             raise answer_error("ValidationException: the transaction is too large", operation)
         return changes, reasons
@@ -271,7 +277,7 @@ class Dynamo:
 
     @staticmethod
     def _check_size(item: Item, operation: str) -> None:
-        if size_of(item) > ITEM_BYTES_MAX:
+        if not is_small(item) and size_of(item) > ITEM_BYTES_MAX:
             raise answer_error("ValidationException: the item is too large", operation)
 
     def _apply(self, request: Request, changes: list[Change]) -> None:

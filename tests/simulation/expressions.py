@@ -50,12 +50,14 @@ _SIGNS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def _compare(sign: str, left: dict[str, Any] | None, right: dict[str, Any] | None) -> bool:
-    if left is None or right is None or left.keys() != right.keys():
+    if left is None or right is None:
         return sign == "<>" and left is not right
-    one, other = _plain(left), _plain(right)
-    if isinstance(one, str):
-        one, other = one.encode(), other.encode()
-    return _SIGNS[sign](one, other)
+    # The order of texts is that of their code points, which is that of their UTF-8 bytes.
+    if "S" in left and "S" in right:
+        return _SIGNS[sign](left["S"], right["S"])
+    if left.keys() != right.keys():
+        return sign == "<>"
+    return _SIGNS[sign](_plain(left), _plain(right))
 
 
 class _Parser:

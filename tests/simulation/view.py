@@ -84,7 +84,8 @@ class View:
         self.ticket_us: dict[int, int] = {}
         self.deaths = 0
         self.deaths_max = 0
-        self._entries: dict[bytes, tuple[bytes, Entry]] = {}
+        self._entries: dict[bytes, Entry] = {}
+        self._names: list[str] | None = None
 
     @property
     def head(self) -> Item | None:
@@ -162,25 +163,30 @@ class View:
         for key, value in zip(flat_puts[::2], flat_puts[1::2], strict=True):
             news.puts[key] = (gone.pop(key, self.pairs.get(key)), value)
             self.pairs[key] = value
+            if key.startswith(keys.HISTORY_PREFIX):
+                self._entries[key] = bare.decode_entry(value)
+            elif is_name(key):
+                self._names = None
+        for key in gone:
+            self._entries.pop(key, None)
         news.removed.update(gone)
 
     # --- decoding ---------------------------------------------------------------------------------------------------
 
     def entry(self, key: bytes, value: bytes) -> Entry:
-        """The entry that a value is."""
-        known = self._entries.get(key)
-        if known is None or known[0] != value:
-            known = self._entries[key] = (value, bare.decode_entry(value))
-        return known[1]
+        """The entry that a value is, or was."""
+        return self._entries[key] if self.pairs.get(key) == value else bare.decode_entry(value)
 
     def entries(self) -> dict[bytes, Entry]:
         """Every entry of the history, by key."""
-        return {key: self.entry(key, value) for key, value in self.pairs.items() if key.startswith(keys.HISTORY_PREFIX)}
+        return self._entries
 
     def names(self) -> list[str]:
         """The name registry."""
-        found = {keys.parse_name_key(key): value.decode() for key, value in self.pairs.items() if is_name(key)}
-        return [found.get(index, "?") for index in range(max(found, default=-1) + 1)]
+        if self._names is None:
+            found = {keys.parse_name_key(key): value.decode() for key, value in self.pairs.items() if is_name(key)}
+            self._names = [found.get(index, "?") for index in range(max(found, default=-1) + 1)]
+        return self._names
 
     def path(self, entry: Entry) -> str:
         """Where an entry stands, as text."""
@@ -196,10 +202,10 @@ class View:
         names = self.names()
         why = ""
         for depth, segment in enumerate(entry.location):
-            above = self.pairs.get(keys.entry_key(entry.location[:depth])) if depth else None
+            above = self._entries.get(keys.entry_key(entry.location[:depth])) if depth else None
             if above is None:
                 continue
-            match bare.decode_entry(above).kind, segment:
+            match above.kind, segment:
                 # The iteration in progress, and the one that broke, are never forgotten.
                 case LoopEntry(iteration=current), LoopIteration(iteration=iteration) if iteration < current:
                     why = why or "finished"
