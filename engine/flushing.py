@@ -12,7 +12,7 @@ from engine.changes import Room
 from engine.errors import EvictedError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Generator
+    from collections.abc import Callable, Coroutine, Generator
 
     from engine.commit import Alarm, Commit
     from engine.driver import Clock, EngineDriver, Timer
@@ -26,6 +26,7 @@ class Flusher:
     Attributes:
         deaths: the driver's count of runs that died, until this run has committed; then 0.
         failure: what the driver raised; once set, nothing more is written.
+        on_failure: called when that is set, so that nobody goes on waiting in a run that cannot go on.
     """
 
     __slots__ = (
@@ -39,6 +40,7 @@ class Flusher:
         "deaths",
         "failure",
         "is_atomic",
+        "on_failure",
         "room",
     )
 
@@ -52,6 +54,7 @@ class Flusher:
         self._dirty_since = 0
         self.deaths = deaths
         self.failure: BaseException | None = None
+        self.on_failure: Callable[[], None] = _nobody
         self.is_atomic = driver.atomic_batch
         self.room = room_of(driver)
 
@@ -174,12 +177,17 @@ class Flusher:
             storage.restore()
             if writing.is_failure(error):
                 self.failure = error
+                self.on_failure()
             raise
         storage.settled(names_count, commit.state)
         if changes_history or commit.consumed:
             self.deaths = 0
         if self._hooks.wants_history and _touches_history(commit):
             await self._hooks.history_updated(storage)
+
+
+def _nobody() -> None:
+    """Nobody needs to be told."""
 
 
 def _touches_history(commit: Commit) -> bool:

@@ -137,6 +137,7 @@ class Turn:
         self._timer: Timer | None = None
         self._timer_at = 0
         self.flusher = flusher or Flusher(storage, driver, clock, hooks, driver.deaths)
+        self.flusher.on_failure = self.evict
 
     # --- may I go on? ---------------------------------------------------------------------------------------------
 
@@ -153,6 +154,9 @@ class Turn:
         """Remember ``error`` as what ends this run, even if workflow code swallows it; the first one stays."""
         if self.fatal is None:
             self.fatal = error
+            # Nobody goes on waiting in memory in a run that has ended.
+            for wait in list(self._waits):
+                self._resume(wait, EvictedError())
         return error
 
     async def before_acting(self) -> None:
@@ -182,6 +186,7 @@ class Turn:
             return await answer
         except Exception as error:
             self.flusher.failure = self.flusher.failure or error
+            self.evict()
             raise EvictedError from error
 
     async def look_again(self) -> None:

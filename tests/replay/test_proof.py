@@ -88,6 +88,17 @@ async def test_evictions_after_every_commit_change_nothing(proof_seed: int, *, a
     check_counts(straight, life, what)
 
 
+async def test_crashes_of_live_runs_that_take_their_time_change_nothing(proof_seed: int, proof_crashes: int) -> None:
+    program = generate(proof_seed)
+    straight = await Life(program).live()
+    writes = (await Life(program, mode="live", delays=proof_seed).live()).writes
+    for number in _spread(writes, proof_crashes):
+        what = f"seed {proof_seed}, live, crash before write {number}"
+        life = await Life(program, mode="live", delays=number, crash=(number, "before")).live()
+        check_same(straight, life, what)
+        check_counts(straight, life, what, extra=life.crashes)
+
+
 @pytest.mark.parametrize("mode", ["yield", "live"])
 async def test_delays_change_nothing(proof_seed: int, mode: Literal["yield", "live"]) -> None:
     program = generate(proof_seed)

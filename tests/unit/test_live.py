@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine import Break, Context, Continue, EvictedError, WorkflowState
+from engine import Break, Context, Continue, EvictedError, HistoryDivergedError, WorkflowState
 from engine.entry import SleepEntry
 from tests.unit.bench import WORKFLOW_ID, Bench
 
@@ -168,3 +168,43 @@ async def test_a_hook_is_told_of_history_and_not_of_states_alone() -> None:
     )
     await handle.result
     assert snapshots == [0]
+
+
+async def test_nobody_goes_on_waiting_in_a_run_whose_store_has_failed() -> None:
+    bench = Bench()
+
+    async def waits(ctx: Context) -> None:
+        await ctx.sleep("s", 10**6)
+
+    async def works(ctx: Context) -> None:
+        await ctx.step("a", bench.giving("a", takes_s=1))
+        await ctx.step("b", bench.giving("b"))
+
+    def fail(operation: str, phase: str) -> None:
+        if (operation, phase) == ("commit", "before") and bench.runs["a"] and bench.clock.now() > start:
+            raise OSError("the network")
+
+    start = bench.clock.now()
+    bench.driver.on_call = fail
+    handle = bench.start(lambda ctx: ctx.join("j", {"waits": waits, "works": works}), mode="live")
+    with pytest.raises(OSError, match="the network"):
+        await bench.finish(handle)
+    assert bench.clock.now() < start + 10_000
+
+
+async def test_nobody_goes_on_waiting_in_a_run_that_has_diverged() -> None:
+    bench = Bench()
+
+    async def waits(ctx: Context) -> None:
+        await ctx.sleep("s", 10**6)
+
+    async def diverges(ctx: Context) -> None:
+        await ctx.step("a", bench.giving("a", takes_s=1))
+        await ctx.step("a", bench.giving("a"))
+
+    start = bench.clock.now()
+    handle = bench.start(lambda ctx: ctx.join("j", {"waits": waits, "diverges": diverges}), mode="live")
+    with pytest.raises(HistoryDivergedError, match="used twice"):
+        await bench.finish(handle)
+    assert bench.clock.now() < start + 10_000
+    assert bench.state() == "failed"
