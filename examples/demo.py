@@ -83,7 +83,7 @@ class Demo:
         self._ask("POST", "/workflows/order", body={"id": order.id, "input": order.input})
         if order.message == "early":
             self._ship(order)
-            self._view.note(f"{order.id} is shipped before it waits for that: the message stays in its inbox")
+            self._view.note(f"{order.id} is shipped before it waits for it: its inbox keeps that")
 
     def _ship(self, order: ScriptedOrder) -> dict[str, Any]:
         self._posted.add(order.id)
@@ -97,7 +97,7 @@ class Demo:
         if first["duplicate"] or not second["duplicate"]:
             self._miscounted.add(order.id)
         told = "twice" if order.id in self._miscounted else "once"
-        self._view.note(f"{order.id} is told twice that it is shipped, with the same Idempotency-Key: it counts {told}")
+        self._view.note(f"{order.id} is told twice, with one Idempotency-Key: it counts {told}")
 
     # --- the failing machine ----------------------------------------------------------------------------------------
 
@@ -151,14 +151,14 @@ class Demo:
         if order.id in self._endings:
             return _short(self._endings[order.id])
         if "shipped" in (known["waiting_for"] or ()):
-            return "waits for its parcel" + (", not for long" if order.message == "none" else "")
+            return "will not wait for long" if order.message == "none" else "waits for its parcel"
         if known["wake_at"] is not None and not known["is_running"]:
             return "sleeps until its alarm"
         if not self._is_at_work(order):
             return "has been started" if known["state"] == "pending" else "is due"
         if known["deaths"]:
             return "is being charged again"
-        return "its worker is dead, and nobody knows yet" if order.id in self._killed else "is being charged"
+        return "its worker is dead" if order.id in self._killed else "is being charged"
 
     def _ask(
         self, method: str, path: str, *, body: Any = None, query: dict[str, str] | None = None, key: str | None = None

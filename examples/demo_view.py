@@ -133,4 +133,4 @@ def _text(row: Row) -> str:
 
 def _cells(cells: Sequence[str]) -> str:
     order_id, customer, total, state, doing = cells
-    return f"  {order_id:<11} {customer:<17} {total:>13}  {state:<10} {doing}"
+    return f"  {order_id:<10} {customer:<15} {total:>12}  {state:<9} {doing}"
