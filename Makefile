@@ -13,9 +13,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 DEV := .venv/.installed
 MINISTACK := .venv-ministack/.installed
 SAM := .venv-sam/.installed
+AUDIT := .venv-audit/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench simulate deploy load lock sam clean distclean
+.PHONY: help setup demo test check audit format bench simulate deploy load lock sam clean distclean
 
 help: ## Show the verbs.
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +35,10 @@ check: $(DEV) ## Lint, formatting, types, and the template.
 	.venv/bin/mypy
 	.venv/bin/cfn-lint template.yaml
 	@if [ -x .venv-sam/bin/sam ]; then SAM_CLI_TELEMETRY=0 .venv-sam/bin/sam validate --lint --region us-east-1; fi
+	@if [ -x .venv-audit/bin/checkov ]; then .venv/bin/python -m infra.audit; fi
+
+audit: $(DEV) $(AUDIT) ## Hold the template to checkov's rules, and the locks to the known vulnerabilities.
+	.venv/bin/python -m infra.audit
 
 format: $(DEV) ## Format the code and mend what the linter can.
 	.venv/bin/ruff check --fix-only .
@@ -61,7 +66,7 @@ clean: ## Remove what builds and runs left behind.
 	find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +
 
 distclean: clean ## Remove the environments too.
-	rm -rf .venv .venv-ministack .venv-sam
+	rm -rf .venv .venv-ministack .venv-sam .venv-audit
 
 # Locks hold a hash of every file, so what is installed is what was resolved. uv is only faster: where it cannot be had
 # or cannot reach the index as pip does, pip does the same.
@@ -74,6 +79,9 @@ $(DEV): $(LOCKS)/uv.txt $(LOCKS)/dev.txt pyproject.toml
 
 $(MINISTACK): $(LOCKS)/ministack.txt | $(DEV)
 	$(call environment,.venv-ministack,ministack)
+
+$(AUDIT): $(LOCKS)/audit.txt | $(DEV)
+	$(call environment,.venv-audit,audit)
 
 $(SAM): $(LOCKS)/sam.txt | $(DEV)
 	$(call environment,.venv-sam,sam)

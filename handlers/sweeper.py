@@ -27,6 +27,9 @@ is enough to wake; who is left is the longest overdue of the next sweep."""
 PATIENCE_MS = 5_000
 """Milliseconds for which an overdue workflow is left to the fast path: its wake is on its way. Design choice."""
 
+SWEPT = "swept"
+"""The log message from whose numbers the template makes metrics."""
+
 CONCURRENT_WAKES_MAX = 40
 """Wakes in flight at once. Design choice: fewer than the client has connections."""
 
@@ -68,7 +71,7 @@ async def sweep(store: Store, queue: WakeQueue, clock: Clock) -> dict[str, int]:
     told = {"overdue": len(overdue), "woken": woken}
     longest_ms = now - overdue[0].due_at if overdue else 0
     level = logging.INFO if woken == len(overdue) else logging.ERROR
-    logger.log(level, "swept", extra={**told, "longest_ms": longest_ms})
+    logger.log(level, SWEPT, extra={**told, "longest_ms": longest_ms})
     return told
 
 

@@ -59,6 +59,9 @@ FAULT_RETRY_MS = 5_000
 ROLLBACK_RETRY_MS = 60_000
 """Milliseconds after which a rollback whose handler failed is gone on with. Design choice: somebody has to mend it."""
 
+DIED = "earlier run died"
+"""The log message that the template's metric of deaths looks for."""
+
 HEARTBEATS_PER_LEASE = 3
 """How often a lease is renewed in its length, so that one lost renewal is no lost lease. Design choice."""
 
@@ -197,6 +200,9 @@ class Turn:
 
     async def take(self) -> Outcome:
         """Run the workflow and see to what comes after."""
+        if self._driver.deaths:
+            # The template counts these lines: an alarm is made from them.
+            logger.warning(DIED, extra={"workflow_id": self._workflow_id, "deaths": self._driver.deaths})
         return await self._finish(self._run())
 
     async def refuse(self, error: Exception) -> Outcome:
@@ -357,6 +363,8 @@ class Turn:
             "commits": driver.head.seq - self._seq,
             "write_units": driver.meter.write_units,
             "read_units": driver.meter.read_units,
+            "refusals": driver.meter.refusals,
+            "repeats": driver.meter.repeats,
             "duration_ms": self._ports.clock.now() - self._began_at,
             "next_wake": driver.alarm_at,
             **({} if self._error is None else _told(self._error)),

@@ -18,6 +18,7 @@ ENVIRONMENTS: dict[str, tuple[str, ...]] = {
     "ministack": ("infra/locks/ministack.in",),
     "sam": ("infra/locks/sam.in",),
     "uv": ("infra/locks/uv.in",),
+    "audit": ("infra/locks/audit.in",),
 }
 """What each lock is resolved from. The function's package holds ``runtime`` and nothing else."""
 

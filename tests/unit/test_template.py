@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from handlers.bootstrap import Settings
+from handlers.sweeper import SWEPT
+from handlers.turn import DIED
 from infra.local_stack import EXAMPLES, FUNCTIONS
 from infra.package import AWS_PLATFORM, AWS_PYTHON_VERSION
 from infra.place import ROOT, TEMPLATE, function
@@ -146,3 +148,36 @@ def test_the_package_is_made_for_the_runtime_and_where_the_template_looks() -> N
     assert places == {function(ROOT).resolve()}
     # Complete as it is: a build would leave the bytecode out.
     assert all(RESOURCES[name]["Metadata"]["SkipBuild"] is True for name in FUNCTION_PROPERTIES)
+
+
+# --- alarms ---------------------------------------------------------------------------------------------------------
+
+ALARMS = of_type("AWS::CloudWatch::Alarm")
+FILTERS = of_type("AWS::Logs::MetricFilter")
+TOLD = {"RepairsMetric": SWEPT, "OldestDueMetric": SWEPT, "DeathsMetric": DIED}
+
+
+def test_each_metric_is_made_from_a_line_that_is_written() -> None:
+    assert FILTERS.keys() == TOLD.keys()
+    for name, message in TOLD.items():
+        assert FILTERS[name]["FilterPattern"] == f'{{ $.message = "{message}" }}'
+        assert len(FILTERS[name]["MetricTransformations"]) == 1
+
+
+def test_every_alarm_looks_at_a_metric_that_there_is_and_may_tell_somebody() -> None:
+    metrics = {
+        transformation["MetricName"] for each in FILTERS.values() for transformation in each["MetricTransformations"]
+    }
+    assert {alarm["MetricName"] for alarm in ALARMS.values()} == {*metrics, "ApproximateNumberOfMessagesVisible"}
+    for name, alarm in ALARMS.items():
+        assert alarm["AlarmActions"] == alarm["OKActions"] == ["HasAlarmTopic", ["AlarmTopicArn"], "AWS::NoValue"], name
+        assert alarm["AlarmDescription"], name
+        assert alarm["TreatMissingData"] == ("breaching" if name == "OldestDueAlarm" else "notBreaching"), name
+    assert PARAMETERS["AlarmTopicArn"]["Default"] == ""
+
+
+def test_the_sweepers_line_is_written_whatever_the_log_level() -> None:
+    sweeper = FUNCTION_PROPERTIES["Sweeper"]
+    assert sweeper["Environment"]["Variables"] == {"LOG_LEVEL": "INFO"}
+    assert sweeper["LoggingConfig"]["ApplicationLogLevel"] == "INFO"
+    assert ALARMS["OldestDueAlarm"]["Threshold"] >= 2 * 60_000
