@@ -125,7 +125,7 @@ class View:
             if change.sk.startswith("LOG#") and change.new is not None and change.old is None:
                 parts.setdefault(int(change.sk.split("#")[1]), []).append((change.sk, change.new["b"]["B"]))
             if change.sk == "INBOX":
-                self.ticket_us[integer(change.new, "n") or 0] = write.at_us
+                self.ticket_us.setdefault(integer(change.new, "n") or 0, write.at_us)
         news.head = self.head
         for _, found in sorted(parts.items()):
             self._fold(b"".join(data for _, data in sorted(found)), news)
