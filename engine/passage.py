@@ -10,7 +10,8 @@ from msgspec import Struct
 from engine.context import Context
 from engine.errors import ControlFlow, EvictedError, HistoryDivergedError
 from engine.live import keep_alive
-from engine.scope import Scope, swallowed
+from engine.mismatch import swallowed
+from engine.scope import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -49,12 +50,12 @@ async def perform(
         await asyncio.wait([work])
     except asyncio.CancelledError:
         turn.stop()
-        if work.done() and not work.cancelled():
-            # It ended at the same moment, and nobody will ask how.
-            work.exception()
         raise
     finally:
         await turn.drain()
+        if work.done() and not work.cancelled():
+            # Where something else ends the run, nobody will ask how this ended.
+            work.exception()
     return root.store(work.result(), passage.returns, "the workflow")
 
 
@@ -71,13 +72,13 @@ async def _root(turn: Turn, root: Scope, passage: Passage, is_cancelled: Callabl
     except Exception:
         _raise_fatal(turn)
         if turn.is_unwinding:
-            raise turn.fail(swallowed(root)) from None
+            raise turn.fail(swallowed(root.describe())) from None
         if turn.is_refusing:
             raise EvictedError from None
         raise
     _raise_fatal(turn)
     if turn.is_unwinding:
-        raise turn.fail(swallowed(root))
+        raise turn.fail(swallowed(root.describe()))
     if turn.is_refusing:
         turn.check()
         raise EvictedError
