@@ -47,116 +47,7 @@ class Context(Listening):
         self.queue = Queue(scope)
         self.log = ScopeLog(scope)
 
-    # --- what a workflow may know ------------------------------------------------------------------------------------
-
-    @property
-    def workflow_id(self) -> str:
-        """The workflow's id."""
-        return self._scope.turn.workflow_id
-
-    @property
-    def abort_signal(self) -> AbortSignal:
-        """Set when this run must stop, or when another branch of the race that this context lies in has won."""
-        return self._scope.abort
-
-    def is_evicted(self) -> bool:
-        """Whether this run must stop."""
-        return self._scope.turn.abort.is_set()
-
-    def now(self) -> datetime:
-        """The instant of the latest finished operation, else of the workflow's start (UTC); equal on replay."""
-        return to_datetime(self._scope.now())
-
-    def random(self) -> float:
-        """A number in [0, 1), different at every call and equal on replay."""
-        return random.Random(self._scope.chance()).random()  # noqa: S311 - seeded, and meant to be repeatable
-
-    def uuid(self) -> uuid.UUID:
-        """A UUID (version 4 in form), different at every call and equal on replay."""
-        return uuid.UUID(bytes=self._scope.chance()[:16], version=4)
-
     # --- operations --------------------------------------------------------------------------------------------------
-
-    @overload
-    def step(
-        self, name: str, fn: Callable[..., Awaitable[T]], *args: Any, **options: Unpack[StepOptions]
-    ) -> Coroutine[Any, Any, T]: ...
-
-    @overload
-    def step(
-        self, name: str, fn: Callable[..., T], *args: Any, **options: Unpack[StepOptions]
-    ) -> Coroutine[Any, Any, T]: ...
-
-    def step(
-        self, name: str, fn: Callable[..., Any], *args: Any, **options: Unpack[StepOptions]
-    ) -> Coroutine[Any, Any, Any]:
-        """Run ``fn(*args)`` and record its value, so that no later run calls it again.
-
-        Args:
-            name: the step's name, unique in its scope.
-            fn: a function, async or not; one that is not runs in a thread and cannot be cut short. An activity brings
-                its options along.
-            *args: its arguments.
-            **options: ``max_retries`` (3) further attempts after the first; ``retry_backoff_base`` (0.1) and
-                ``retry_backoff_max`` (30): before attempt n+1 it waits min(max, base * 2**n) seconds;
-                ``retry_jitter`` (False); ``timeout`` (30 s; None for none) for one attempt; ``retry_on_timeout``
-                (False); ``ephemeral`` (False): the record may wait for a later commit; ``rollback``: called with
-                ``(rollback_ctx, output)`` if the workflow fails later; ``returns``: the type of the value, else
-                ``fn``'s annotation.
-
-        Raises:
-            StepExhaustedError: every attempt failed.
-            CriticalError: ``fn`` raised it (or a subclass), timed out, or returned what cannot be stored.
-            RollbackError: ``fn`` raised it.
-        """
-        called, policy = _called(name, fn, options)
-        return self._scope.operation(name, step.run(self._scope, name, called, args, policy))
-
-    def activity(
-        self,
-        activity: Activity[*Ts, T],
-        *args: *Ts,
-        name: str | None = None,
-        **options: Unpack[StepOptions],
-    ) -> Coroutine[Any, Any, T]:
-        """Run ``activity`` as a step of its name, with the options it was registered with.
-
-        Args:
-            activity: what ``@activity`` made of a function.
-            *args: its arguments after the context.
-            name: the step's name; needed where the same activity is used twice in this scope.
-            **options: as for ``step``; they take the place of those registered.
-
-        Raises:
-            StepError, RollbackError: as for ``step``.
-        """
-        used = activity.name if name is None else name
-        work = self._activity(used, activity, args, activity.policy(options), has_name=name is not None)
-        return self._scope.operation(used, work)
-
-    async def _activity(
-        self, name: str, activity: Activity[*Ts, T], args: tuple[Any, ...], policy: StepPolicy, *, has_name: bool
-    ) -> T:
-        if not has_name and self._scope.has_used(name):
-            raise self._scope.diverged(
-                f"the activity {name!r} is used twice; give the second use a name of its own: "
-                f"ctx.activity({name}, ..., name=...)"
-            )
-        answer: T = await step.run(self._scope, name, activity.step_fn, args, policy)
-        return answer
-
-    def try_step(
-        self,
-        name: str,
-        fn: Callable[..., Any],
-        *args: Any,
-        catch: tuple[StepFailureKind, ...] | Collection[StepFailureKind] = recovery.STEP_CATCH,
-        **options: Unpack[StepOptions],
-    ) -> Coroutine[Any, Any, TryResult[Any]]:
-        """As ``step``, but a failure for good of one of the kinds in ``catch`` becomes a ``TryResult``."""
-        called, policy = _called(name, fn, options)
-        work = recovery.try_step(lambda: step.run(self._scope, name, called, args, policy), catch)
-        return self._scope.operation(name, work)
 
     def try_block(
         self,
@@ -193,25 +84,6 @@ class Context(Listening):
         )
         work = loop.Loop(self._scope, name, _with_state(body), policy).run(state)
         return self._scope.operation(name, work)
-
-    def sleep(self, name: str, duration: Duration) -> Coroutine[Any, Any, None]:
-        """Sleep for ``duration`` (a timedelta or seconds) from when this is first reached; up to a hundred years."""
-        deadline = self._scope.turn.clock.now() + milliseconds(duration)
-        return self._scope.operation(name, sleep.run(self._scope, name, max(0, deadline)))
-
-    def sleep_until(self, name: str, instant: datetime) -> Coroutine[Any, Any, None]:
-        """Sleep until ``instant``, an aware datetime.
-
-        Raises:
-            ValueError: the datetime is naive.
-        """
-        if instant.tzinfo is None:
-            raise ValueError(
-                f"sleep_until({name!r}) needs an aware datetime; add a time zone, e.g. tzinfo=datetime.UTC"
-            )
-        deadline = round(instant.timestamp() * 1000)
-        check_duration((deadline - self._scope.turn.clock.now()) / 1000)
-        return self._scope.operation(name, sleep.run(self._scope, name, max(0, deadline)))
 
     def join(
         self,
@@ -319,22 +191,6 @@ class Context(Listening):
     def rollback_checkpoint(self, name: str) -> Coroutine[Any, Any, None]:
         """From here on, steps may have ``rollback=``."""
         return self._scope.operation(name, rollback.checkpoint(self._scope, name))
-
-    def removed(self, name: str, original_type: str) -> Coroutine[Any, Any, None]:
-        """Say that the operation ``name`` is gone from the code, so that histories which have it still replay.
-
-        ``original_type`` is one of step, loop, sleep, message, rollback_checkpoint, join, race, version_check.
-        """
-        return self._scope.operation(name, version.removed(self._scope, name, original_type))
-
-    def get_version(self, name: str, latest: int) -> Coroutine[Any, Any, int]:
-        """The version that this run is pinned to here: ``latest`` for new runs, 1 for those already past it."""
-        return self._scope.operation(name, version.get_version(self._scope, name, latest))
-
-
-def _called(name: str, fn: Callable[..., Any], options: StepOptions) -> tuple[Callable[..., Any], StepPolicy]:
-    return (fn.step_fn, fn.policy(options)) if isinstance(fn, Activity) else (fn, policy_of(name, options))
-
 
 def _in_context(body: Callable[[Context], Awaitable[T]]) -> Callable[[Scope], Awaitable[T]]:
     return lambda scope: body(Context(scope))

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from engine.entry import Entry, EntryMetadata
+    from engine.storage import Storage
 
 
 def instant_of(entry: Entry, metadata: EntryMetadata | None) -> int:
@@ -28,3 +29,29 @@ def instant_of(entry: Entry, metadata: EntryMetadata | None) -> int:
 def first_instant(metadata: Mapping[str, EntryMetadata], otherwise: int) -> int:
     """When the first of these entries was created (milliseconds); ``otherwise`` where there is none."""
     return min((each.created_at for each in metadata.values()), default=otherwise)
+
+
+class Latest:
+    """When the latest operation of a scope finished, in milliseconds; 0 where none has."""
+
+    __slots__ = ("_at", "_composites")
+
+    def __init__(self) -> None:
+        self._at = 0
+        self._composites: list[bytes] = []
+
+    def add(self, at: int, composite: bytes | None = None) -> None:
+        """One finished at ``at``; ``composite`` is its key where what is below it counts too."""
+        self._at = max(self._at, at)
+        if composite is not None:
+            self._composites.append(composite)
+
+    def of(self, storage: Storage) -> int:
+        """The instant, with ``storage`` to look below composites; those are looked at once."""
+        for composite in self._composites:
+            for key in storage.below(composite):
+                entry = storage.find(key)
+                assert entry is not None
+                self._at = max(self._at, instant_of(entry, storage.find_metadata(entry.id)))
+        self._composites.clear()
+        return self._at

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from engine import keys
 from engine.entry import JoinEntry, LoopEntry, MessageEntry, RaceEntry, RemovedEntry
+from engine.errors import YieldSwallowedError
 from engine.location import render
 
 if TYPE_CHECKING:
@@ -45,3 +46,11 @@ def other_operation(storage: Storage, scope_key: bytes, name: str, wanted: type[
 def _has_parts(storage: Storage, scope_key: bytes, name: str) -> bool:
     indexes = (storage.find_name(f"{name}:{part}") for part in ("count", "deadline"))
     return any(index is not None and storage.find(keys.child_key(scope_key, index)) is not None for index in indexes)
+
+
+def swallowed(where: str) -> YieldSwallowedError:
+    """The error of workflow code that caught the engine's control flow."""
+    return YieldSwallowedError(
+        f"in {where} workflow code caught the signal by which the engine suspends a run and went on. Catch "
+        "Exception, not BaseException, and use no bare except around ctx operations"
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine import bare, keys, limits, mismatch, values
@@ -22,16 +23,17 @@ from engine.errors import (
     RollbackStopError,
     UnstorableValueError,
     Yield,
-    YieldSwallowedError,
 )
-from engine.instants import instant_of
+from engine.instants import Latest
 from engine.location import check_name, render
+from engine.positions import MIXED, NAMED_REMEDY, REMEDY, MisplacedError, Positions, has_traces
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from engine.entry import EntryKind
     from engine.location import Location, PathSegment
+    from engine.positions import Placed
     from engine.turn import AbortEvent, Turn
 
 T = TypeVar("T")
@@ -49,21 +51,24 @@ class Scope:
         is_in_race: whether it lies in a race that is not decided, so that what it takes may have to be given back.
         is_replaying: no operation of it has acted in this run yet, and an earlier run left entries in it.
         open_messages: completable messages that were received here and are not completed.
+        version: the version that its operations without names have, where they are given no other.
+        inner_version: that of the scopes which its latest operation opens.
         checkpoint: whether a rollback checkpoint was passed, here or in a parent before this scope began.
     """
 
     __slots__ = (
         "_chance",
-        "_composites",
-        "_finished_at",
+        "_latest",
         "_parent",
         "_pending",
         "_pending_work",
+        "_positions",
         "_signal",
         "_unwound",
         "_used",
         "abort",
         "checkpoint",
+        "inner_version",
         "is_branch",
         "is_in_race",
         "is_replaying",
@@ -71,6 +76,7 @@ class Scope:
         "location",
         "open_messages",
         "turn",
+        "version",
     )
 
     def __init__(self, turn: Turn, location: Location, key: bytes, parent: Scope | None) -> None:
@@ -81,15 +87,17 @@ class Scope:
         self.abort: AbortEvent = turn.abort if parent is None else parent.abort
         self.is_in_race: bool = parent is not None and parent.is_in_race
         self.checkpoint: bool = parent is not None and parent.checkpoint
+        self.version: int = 1 if parent is None else parent.inner_version
+        self.inner_version: int = self.version
         self.is_branch = False
         self.open_messages: dict[str, None] = {}
         self.is_replaying = turn.storage.first_unvisited(key) is not None
-        self._used: set[str] = set()
+        self._used: dict[str, None] = {}
+        self._positions: Positions | None = None
         self._pending: str | None = None
         self._pending_work: tuple[Coroutine[Any, Any, Any], Coroutine[Any, Any, Any]] | None = None
         self._signal: BaseException | None = None
-        self._finished_at = 0
-        self._composites: list[bytes] = []
+        self._latest = Latest()
         self._chance = 0
         self._unwound = 0
 
@@ -150,7 +158,7 @@ class Scope:
         if turn.is_unwinding:
             self._unwound += 1
             if self._unwound >= limits.UNWIND_OPERATIONS_MAX:
-                raise turn.fail(swallowed(self))
+                raise turn.fail(mismatch.swallowed(self.describe()))
             signal = turn.unwound
             assert signal is not None
             raise signal
@@ -180,21 +188,21 @@ class Scope:
             ControlFlow: the code was told to stop, and returned instead: what it returned means nothing.
         """
         if isinstance(self._signal, Yield):
-            raise self.turn.fail(swallowed(self))
+            raise self.turn.fail(mismatch.swallowed(self.describe()))
         if self._signal is not None:
             raise self._signal
         if self._pending is not None:
             raise self._in_progress()
         if (key := self.turn.storage.first_unvisited(self.key)) is not None:
             raise self.diverged(
-                f"history has {self._render_key(key)}, which the code no longer reaches. Keep the operation, mark it "
-                "with ctx.removed(name, type), or branch on ctx.get_version(name, latest)"
+                f"history has {self._render_key(key)}, which the code no longer reaches. "
+                f"{NAMED_REMEDY if self._positions is None else REMEDY}"
             )
 
     def overridden(self) -> BaseException | None:
         """The code of this scope has raised: the signal that this took the place of, or None."""
         if isinstance(self._signal, Yield):
-            return self.turn.fail(swallowed(self))
+            return self.turn.fail(mismatch.swallowed(self.describe()))
         return self._signal if isinstance(self._signal, ControlFlow) else None
 
     # --- the door ---------------------------------------------------------------------------------------------------
@@ -209,17 +217,37 @@ class Scope:
             raise self.diverged(
                 f"the name {name!r} is used twice; every operation needs a name of its own in its scope"
             )
+        if self._positions is not None and not self._positions.admits(name):
+            raise self.diverged(MIXED.format(name=repr(name), is_what="stands", are_what="have no names"))
         check_name(name)
-        self._used.add(name)
+        self._used[name] = None
+
+    def place(self, find: Callable[[Positions], Placed]) -> Placed:
+        """The place of an operation that has no name, which ``find`` takes from those of this scope.
+
+        Raises:
+            HistoryDivergedError: history has something else there, or other operations of this scope have names.
+        """
+        try:
+            if self._positions is None:
+                self._positions = Positions(self.turn.storage, self.location, self.key, self._used)
+            placed = find(self._positions)
+        except MisplacedError as misplaced:
+            raise self.diverged(str(misplaced)) from None
+        self.inner_version = placed.version
+        return placed
+
+    def give_back(self, name: str) -> None:
+        """The operation at the place ``name`` has failed: unless it left something there, the next one takes it."""
+        assert self._positions is not None
+        if not has_traces(self.turn.storage, self.key, name):
+            self._positions.give_back()
+            self._used.pop(name, None)
 
     def next_name(self, stem: str) -> str:
         """``stem``, or ``stem:2`` and so on where this execution of the scope has used it."""
-        if stem not in self._used:
-            return stem
-        number = 2
-        while f"{stem}:{number}" in self._used:
-            number += 1
-        return f"{stem}:{number}"
+        candidates = chain((stem,), (f"{stem}:{number}" for number in count(2)))
+        return next(name for name in candidates if name not in self._used)
 
     def open(self, name: str, kind: type[EntryKind]) -> tuple[bytes | None, Entry | None]:
         """Enter history at ``name`` with an operation of ``kind``: its key, and the entry recorded there.
@@ -356,37 +384,15 @@ class Scope:
 
     def finished(self, at: int, *, composite: bytes | None = None) -> None:
         """An operation of this scope finished at ``at``; ``composite`` is its key where what is below it counts too."""
-        self._finished_at = max(self._finished_at, at)
-        if composite is not None:
-            self._composites.append(composite)
+        self._latest.add(at, composite)
 
     def now(self) -> int:
         """The instant (milliseconds) of the latest finished operation of this scope and its parents, else the start."""
-        if self._composites:
-            self._finished_at = max(self._finished_at, *(self._latest_below(key) for key in self._composites))
-            self._composites.clear()
         above = self.turn.started_at if self._parent is None else self._parent.now()
-        return max(self._finished_at, above)
-
-    def _latest_below(self, key: bytes) -> int:
-        storage = self.turn.storage
-        latest = 0
-        for entry_key in storage.below(key):
-            entry = storage.find(entry_key)
-            assert entry is not None
-            latest = max(latest, instant_of(entry, storage.find_metadata(entry.id)))
-        return latest
+        return max(self._latest.of(self.turn.storage), above)
 
     def chance(self) -> bytes:
         """32 bytes that are different at every call and equal on replay."""
         self._chance += 1
         seed = f"{len(self.turn.workflow_id)}:{self.turn.workflow_id}:{self._chance}:".encode("utf-8", "surrogatepass")
         return hashlib.sha256(seed + bare.encode_location(self.location)).digest()
-
-
-def swallowed(scope: Scope) -> YieldSwallowedError:
-    """The error of workflow code that caught the engine's control flow."""
-    return YieldSwallowedError(
-        f"in {scope.describe()} workflow code caught the signal by which the engine suspends a run and went on. Catch "
-        "Exception, not BaseException, and use no bare except around ctx operations"
-    )

@@ -1,0 +1,47 @@
+"""What workflow code may know: whom it works for, whether to stop, and time and chance that a replay repeats."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from typing import TYPE_CHECKING
+
+from engine.durations import to_datetime
+from engine.operating import Operating
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from engine.driver import AbortSignal
+
+
+class Knowing(Operating):
+    """What a context tells."""
+
+    __slots__ = ()
+
+    @property
+    def workflow_id(self) -> str:
+        """The workflow's id."""
+        return self._scope.turn.workflow_id
+
+    @property
+    def abort_signal(self) -> AbortSignal:
+        """Set when this run must stop, or when another branch of the race that this context lies in has won."""
+        return self._scope.abort
+
+    def is_evicted(self) -> bool:
+        """Whether this run must stop."""
+        return self._scope.turn.abort.is_set()
+
+    def now(self) -> datetime:
+        """The instant of the latest finished operation, else of the workflow's start (UTC); equal on replay."""
+        return to_datetime(self._scope.now())
+
+    def random(self) -> float:
+        """A number in [0, 1), different at every call and equal on replay."""
+        return random.Random(self._scope.chance()).random()  # noqa: S311 - seeded, and meant to be repeatable
+
+    def uuid(self) -> uuid.UUID:
+        """A UUID (version 4 in form), different at every call and equal on replay."""
+        return uuid.UUID(bytes=self._scope.chance()[:16], version=4)
