@@ -73,14 +73,18 @@ class Meter:
         write_units: write capacity units.
         read_units: read capacity units.
         calls: answered calls.
+        refusals: calls whose condition did not hold.
+        repeats: tries that were made again: after a conflict, a throttle, a lost answer.
     """
 
-    __slots__ = ("calls", "read_units", "write_units")
+    __slots__ = ("calls", "read_units", "refusals", "repeats", "write_units")
 
     def __init__(self) -> None:
         self.write_units = 0.0
         self.read_units = 0.0
         self.calls = 0
+        self.refusals = 0
+        self.repeats = 0
 
     def add(self, answer: dict[str, Any], *, is_write: bool) -> None:
         """Count one answer."""
@@ -222,11 +226,16 @@ class Table:
         last: Exception | None = None
         for attempt in range(ATTEMPTS_MAX):
             if attempt:
+                self.meter.repeats += 1
                 await self._pause(attempt - 1)
             try:
                 answer = await operation(**arguments)
             except Exception as error:
-                verdict = _verdict(error, is_ambiguous=is_ambiguous)
+                try:
+                    verdict = _verdict(error, is_ambiguous=is_ambiguous)
+                except (ConditionFailedError, TransactionRefusedError):
+                    self.meter.refusals += 1
+                    raise
                 last = error
                 if verdict is Verdict.FINAL:
                     raise _given_up(error, operation.__name__, is_ambiguous=is_ambiguous) from error
