@@ -31,8 +31,12 @@ class Schedule(Struct, frozen=True):
 
 
 def decide(at_ms: int, now_ms: int) -> Delay | Schedule:
-    """How to be woken at ``at_ms``; what is past is now. Rounded up to seconds: an early wake is a wasted one."""
-    ahead_s = max(0, -((now_ms - at_ms) // 1000))
+    """How to be woken at ``at_ms``; what is past is now.
+
+    Rounded down to seconds: whoever is woken within the last second waits for the rest of it in memory, and is then
+    on time to the millisecond, where rounding up would make everyone half a second late.
+    """
+    ahead_s = max(0, (at_ms - now_ms) // 1000)
     if ahead_s <= DELAY_S_MAX:
         return Delay(ahead_s)
     return Schedule(now_ms // 1000 + min(ahead_s - SCHEDULE_EARLY_S, SCHEDULE_AHEAD_S_MAX))

@@ -10,12 +10,9 @@ import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from infra.place import LOCKS, ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BIN = ROOT / ".venv-audit" / "bin"
 
@@ -44,8 +41,8 @@ def template() -> bool:
 
 def dependencies(name: str) -> bool:
     """Whether no package of a lock has a known vulnerability, as far as that can be found out."""
-    command: list[str | Path] = [BIN / "pip-audit", "--requirement", LOCKS / f"{name}.txt", "--disable-pip", "--require-hashes"]
-    command += ["--format", "json", "--progress-spinner", "off", "--timeout", "10"]
+    options = ["--disable-pip", "--require-hashes", "--format", "json", "--progress-spinner", "off", "--timeout", "10"]
+    command = [str(BIN / "pip-audit"), "--requirement", str(LOCKS / f"{name}.txt"), *options]
     try:
         answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
         told = json.loads(answer.stdout)["dependencies"]
