@@ -62,6 +62,11 @@ class WorkflowHandle(Generic[T]):
         """How the run ends; raises as the run does. Cancelling the wait does not cancel the run."""
         return asyncio.shield(self._task)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything in the run waits, in memory, for its time or for a message."""
+        return self._run.turn is not None and self._run.turn.working == 0
+
     async def message(self, name: str, data: Any = None, id: str | None = None) -> bool:  # noqa: A002 - the field's name
         """Put a message into the inbox; the same ``id`` again counts once, also after it was consumed (then False)."""
         check_name(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from engine.activities import ActivityContext
 from engine.handle import run_workflow
@@ -13,16 +13,17 @@ from engine.turn import AbortEvent
 from engine.virtual_clock import VirtualClock, VirtualTimer
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
+    from engine.handle import WorkflowHandle
     from engine.result import WorkflowResult
 
 __all__ = ["MemoryDriver", "MemoryInbox", "VirtualClock", "VirtualTimer", "activity_context", "drive"]
 
-T = TypeVar("T")
-
 _IDLE_TURNS = 20
-_IDLE_WAIT_S = 0.02
+_IDLE_WAIT_S = 0.002
+_WORK_WAIT_S = 1.0
+"""Real seconds that steps are given when nobody waits for the virtual clock but their timeouts."""
 
 
 async def drive(
@@ -39,7 +40,7 @@ async def drive(
     """
     while True:
         handle = run_workflow(workflow_id, fn, input, driver, clock=clock, **options)
-        result: WorkflowResult[Any] = await _while_jumping(handle.result, clock)
+        result: WorkflowResult[Any] = await _while_jumping(handle, clock)
         if result.state is not WorkflowState.SLEEPING or result.sleep_until is None:
             return result
         clock.advance_to(result.sleep_until)
@@ -58,16 +59,16 @@ def activity_context(
     )
 
 
-async def _while_jumping(result: Awaitable[T], clock: VirtualClock) -> T:
-    """Await ``result``, moving ``clock`` to its next timer whenever nothing else happens."""
-    task = asyncio.ensure_future(result)
+async def _while_jumping(handle: WorkflowHandle[Any], clock: VirtualClock) -> WorkflowResult[Any]:
+    """Await the run, moving ``clock`` to its next timer whenever nothing else happens."""
+    task = asyncio.ensure_future(handle.result)
     while not task.done():
         for _ in range(_IDLE_TURNS):
             await asyncio.sleep(0)
             if task.done():
                 return task.result()
-        # Functions in threads and real waits get their time before the clock is moved over their heads.
-        await asyncio.wait([task], timeout=_IDLE_WAIT_S)
+        # A step that works in a thread or waits for something real gets real time before its timeout is jumped to.
+        await asyncio.wait([task], timeout=_IDLE_WAIT_S if handle.is_idle or clock.sleepers else _WORK_WAIT_S)
         if not task.done() and (at_ms := clock.next_timer()) is not None:
             clock.advance_to(at_ms)
     return task.result()

@@ -38,6 +38,7 @@ class VirtualClock:
         self._now_ms: float = _START_MS if start_ms is None else start_ms
         self._timers: list[tuple[float, int, VirtualTimer]] = []
         self._order = itertools.count()
+        self.sleepers = 0
 
     def now(self) -> int:
         """Integer milliseconds since the epoch, UTC."""
@@ -66,9 +67,11 @@ class VirtualClock:
         """Return when the clock has moved on by ``seconds``: for step functions under test."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         timer = self.call_later(seconds, lambda: None if done.done() else done.set_result(None))
+        self.sleepers += 1
         try:
             await done
         finally:
+            self.sleepers -= 1
             timer.cancel()
 
     def next_timer(self) -> int | None:

@@ -27,6 +27,10 @@ HOST = "127.0.0.1"
 START_TIMEOUT_MS = 60_000
 """Milliseconds that MiniStack may take to answer; it takes two seconds on an idle machine. Design choice."""
 
+MEMORY_FREE_BYTES_MIN = 4 * 1024**3
+"""Free bytes of memory file system below which the local AWS keeps its files on disk. Design choice: a copy of the
+package is some 60 MB, and a handful of workers live at once."""
+
 START_ATTEMPTS_MAX = 3
 """Ports tried: between asking for a free one and binding it, somebody else may take it. Design choice."""
 
@@ -74,7 +78,7 @@ class MiniStack:
 
     @classmethod
     def _spawn(cls, options: dict[str, str]) -> MiniStack:
-        folder = Path(tempfile.mkdtemp(prefix="torpor-ministack-"))
+        folder = Path(tempfile.mkdtemp(prefix="torpor-ministack-", dir=_memory_folder()))
         port = _free_port()
         inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}  # noqa: TID251 - a child needs a path and a home, and must see nothing else of ours
         environment = {
@@ -176,6 +180,16 @@ def wait(seconds: float) -> None:
 
 def _log_level(is_verbose: bool) -> str:  # noqa: FBT001 - one private caller
     return "DEBUG" if is_verbose else "INFO"
+
+
+def _memory_folder() -> Path | None:
+    """A folder in memory with room to spare, or None: every worker gets a copy of the package, thousands of files."""
+    memory = Path("/dev/shm")  # noqa: S108 - the folder that we make in it is ours alone
+    try:
+        has_room = shutil.disk_usage(memory).free > MEMORY_FREE_BYTES_MIN
+    except OSError:
+        return None
+    return memory if has_room and os.access(memory, os.W_OK) else None
 
 
 def _free_port() -> int:
