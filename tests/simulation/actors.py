@@ -165,14 +165,19 @@ class Callers:
     # --- operators --------------------------------------------------------------------------------------------------
 
     async def _cancel(self, story: Story) -> None:
+        world = self._world
         await self.pause(self._spread_s("cancel"))
+        rollback = world.plan.chance("cancel how") < 0.5
 
         async def cancel(wiring: Wiring) -> None:
             store = await wiring.store()
-            self._world.ledger.cancelled.add(story.workflow_id)
-            await store.cancel(story.workflow_id)
+            world.ledger.cancelled.add(story.workflow_id)
+            await store.cancel(story.workflow_id, rollback=rollback)
+            await hint(wiring, story.workflow_id)
 
         await self.until_answered(cancel)
+        if rollback:
+            world.ledger.undoing.add(story.workflow_id)
 
     async def _look_after(self, story: Story) -> None:
         """Let a workflow that counts as stalled go on: somebody has mended what killed its process."""

@@ -16,7 +16,7 @@ def body_of(name: str, number: int) -> str:
 
 
 class Expectation:
-    """How a program ends: its ``output`` (None where it fails), and the steps that are undone where it fails.
+    """How a program ends: its ``output`` (None where it fails), and the steps that are undone if all of it is.
 
     ``waits_s`` is how long it may sleep at most, in seconds, were it to do one thing after another.
     """
@@ -28,8 +28,6 @@ class Expectation:
         output = self._scope(program.ops, "")
         self.output = None if program.is_failing else output
         self.is_failing = program.is_failing
-        if not program.is_failing:
-            self.undone = []
 
     def _scope(self, ops: list[Op], path: str) -> list[Any]:
         return [self._op(op, place(path, op.name)) for op in ops]

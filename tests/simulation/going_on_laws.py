@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine import keys, values
-from engine.entry import Entry, SleepEntry, SleepState
+from engine.entry import Entry, EntryStatus, SleepEntry, SleepState
 from tests.simulation.expectation import FAILURE
 from tests.simulation.laws import Law
 from tests.simulation.view import integer, is_answered, message_of, string
@@ -212,6 +212,7 @@ class EndsAsItWould(Law):
         name = story.workflow_id
         expected = story.expected
         if name in self.world.ledger.cancelled and view.state == "cancelled":
+            self._check_undone(view, story)
             return
         if expected.is_failing:
             error = view.stored_error() or {}
@@ -224,6 +225,19 @@ class EndsAsItWould(Law):
         if view.state != "completed":
             waiting = string(view.head, "owner") or (view.head or {}).get("waiting")
             raise self.breach(f"{name} is {view.state} ({waiting}, {view.stored_error()}), and should have completed")
+        if name in self.world.ledger.undoing:
+            raise self.breach(f"{name} was to be undone, and has completed")
         output = values.decode(view.pairs[keys.OUTPUT_KEY])
         if output != ["given", expected.output]:
             raise self.breach(f"{name} came to {output}, and should have come to {expected.output}")
+
+    def _check_undone(self, view: View, story: Story) -> None:
+        """What was cancelled and undone has nothing left of what it could undo."""
+        if story.workflow_id not in self.world.ledger.undoing:
+            return
+        for entry in view.entries().values():
+            metadata = view.metadata(entry.id)
+            if metadata is None or metadata.status is not EntryStatus.COMPLETED:
+                continue
+            if view.path(entry) in story.expected.undone and metadata.rollback_completed_at is None:
+                raise self.breach(f"{view.path(entry)} of {story.workflow_id} was not undone")

@@ -38,6 +38,7 @@ class Ledger:
     sent: dict[str, Sent] = field(default_factory=dict)
     started: set[str] = field(default_factory=set)
     cancelled: set[str] = field(default_factory=set)
+    undoing: set[str] = field(default_factory=set)
     is_closed: bool = False
 
     def _process(self) -> str:
