@@ -258,7 +258,7 @@ def test_every_command_and_every_problem_is_told_of() -> None:
 
 
 def test_the_parameters_are_those_of_the_template() -> None:
-    told = re.findall(r"^\| `(\w+)` \| ([\w."]+) \|", read("docs/guide/operating.md"), re.MULTILINE)
+    told = re.findall(r'^\| `(\w+)` \| ([\w."]+) \|', read("docs/guide/operating.md"), re.MULTILINE)
     parameters = read("template.yaml").partition("\nParameters:\n")[2].partition("\nMappings:\n")[0]
     assert told == re.findall(r"^  (\w+):\n    Type: .*\n    Default: (.*)$", parameters, re.MULTILINE)
 
