@@ -3,51 +3,54 @@
 from __future__ import annotations
 
 import functools
-import random
-import uuid
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from engine import limits, values
-from engine.activities import Activity
-from engine.durations import check_duration, milliseconds, to_datetime
+from engine.changing import Changing
+from engine.entry import JoinEntry, LoopEntry, RaceEntry, RollbackCheckpointEntry
+from engine.knowing import Knowing
 from engine.listening import Listening
-from engine.ops import inline, join, loop, race, recovery, rollback, sleep, step, version
+from engine.operating import ABSENT, label_of
+from engine.ops import inline, join, loop, race, recovery, rollback
 from engine.ops.branch import Branch
+from engine.ops.version import check_number
 from engine.queue_context import Queue
 from engine.registry import Workflow
 from engine.scope_log import ScopeLog
 from engine.signature import adapt, takes_state
-from engine.step_options import policy_of
+from engine.stepping import Stepping
+from engine.waiting import Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
-    from datetime import datetime
 
-    from engine.driver import AbortSignal
-    from engine.durations import Duration
-    from engine.ops.attempt import StepPolicy
     from engine.ops.loop import Break, Continue
     from engine.ops.race import RaceResult
-    from engine.ops.recovery import StepFailureKind, TryResult
+    from engine.ops.recovery import TryResult
     from engine.scope import Scope
-    from engine.step_options import StepOptions
 
 S = TypeVar("S")
 T = TypeVar("T")
-Ts = TypeVarTuple("Ts")
 
 
-class Context(Listening):
+class Context(Knowing, Stepping, Waiting, Changing, Listening):
     """The durable operations of one scope. Await each before the next; ``join`` runs them side by side."""
 
     __slots__ = ("log", "queue")
 
-    def __init__(self, scope: Scope) -> None:
-        super().__init__(scope)
-        self.queue = Queue(scope)
+    def __init__(self, scope: Scope, version: int | None = None) -> None:
+        super().__init__(scope, version)
+        self.queue = Queue(scope, version)
         self.log = ScopeLog(scope)
 
-    # --- operations --------------------------------------------------------------------------------------------------
+    def v(self, version: int) -> Context:
+        """This context for one operation without a name that newer code has put between others.
+
+        Args:
+            version: counted from the scope's, which is 1; above that of the operation behind which it is put.
+        """
+        check_number(f"v({version!r}): the version", version)
+        return Context(self._scope, version)
 
     def try_block(
         self,
@@ -57,49 +60,95 @@ class Context(Listening):
         catch: Collection[Any] = recovery.BLOCK_CATCH,
     ) -> Coroutine[Any, Any, TryResult[T]]:
         """Run ``body(ctx)`` in a scope of its own; a failure of a step, join or race in it becomes a ``TryResult``."""
-        return self._scope.operation(name, recovery.try_block(self._scope, name, _in_context(body), catch))
+        return self._perform(
+            name, "try_block", lambda used: recovery.try_block(self._scope, used, _in_context(body), catch)
+        )
 
+    @overload
     def loop(
         self,
         name: str,
         body: Callable[..., Awaitable[Continue[Any] | Break[T] | None]],
+        state: Any = ...,
+        *,
+        history_prune_interval: int = ...,
+        history_size: int | None = ...,
+    ) -> Coroutine[Any, Any, T]: ...
+
+    @overload
+    def loop(
+        self,
+        body: Callable[..., Awaitable[Continue[Any] | Break[T] | None]],
+        state: Any = ...,
+        /,
+        *,
+        history_prune_interval: int = ...,
+        history_size: int | None = ...,
+    ) -> Coroutine[Any, Any, T]: ...
+
+    def loop(
+        self,
+        name: Any,
+        body: Any = None,
         state: Any = None,
         *,
         history_prune_interval: int = limits.HISTORY_PRUNE_INTERVAL,
         history_size: int | None = None,
-    ) -> Coroutine[Any, Any, T]:
+    ) -> Coroutine[Any, Any, Any]:
         """Call ``body(ctx, state)`` until it returns ``Break(value)``; ``Continue(state)`` goes on with a new state.
 
         Args:
-            name: the loop's name, unique in its scope.
+            name: the loop's name, unique in its scope; left out in a scope without names.
             body: takes ``(ctx, state)``, or ``(ctx)`` alone where there is no state; None then means go on.
             state: the first state.
             history_prune_interval: iterations between two prunings, at each of which the loop commits.
             history_size: finished iterations that stay in history; as many as the interval where None.
         """
+        label = label_of(name, "loop")
+        if label is None:
+            body, state = name, body
         policy = loop.LoopPolicy(
             prune_interval=max(1, history_prune_interval),
             history_size=history_size,
             state_type=values.input_type(body, 1) if takes_state(body) else values.PLAIN,
         )
-        work = loop.Loop(self._scope, name, _with_state(body), policy).run(state)
-        return self._scope.operation(name, work)
+        return self._perform(
+            label, LoopEntry.kind, lambda used: loop.Loop(self._scope, used, _with_state(body), policy).run(state)
+        )
 
+    @overload
     def join(
         self,
         name: str,
         branches: Mapping[str, Callable[[Context], Awaitable[Any]]],
         *,
-        max_concurrency: int | None = None,
+        max_concurrency: int | None = ...,
+    ) -> Coroutine[Any, Any, dict[str, Any]]: ...
+
+    @overload
+    def join(
+        self,
+        branches: Mapping[str, Callable[[Context], Awaitable[Any]]],
+        /,
+        *,
+        max_concurrency: int | None = ...,
+    ) -> Coroutine[Any, Any, dict[str, Any]]: ...
+
+    def join(
+        self, name: Any, branches: Any = ABSENT, *, max_concurrency: int | None = None
     ) -> Coroutine[Any, Any, dict[str, Any]]:
         """Run all branches side by side, at most ``max_concurrency`` at once, and wait for every one.
+
+        ``name`` is left out in a scope without names.
 
         Raises:
             JoinError: branches failed; all others have ended too.
         """
+        label, branches = (None, name) if branches is ABSENT else (name, branches)
         if max_concurrency is not None and max_concurrency < 1:
-            raise ValueError(f"join({name!r}): max_concurrency must be 1 or more, not {max_concurrency}")
-        return self._scope.operation(name, join.run(self._scope, name, _branches(branches), max_concurrency))
+            raise ValueError(f"join({label!r}): max_concurrency must be 1 or more, not {max_concurrency}")
+        made = _branches(branches)
+        return self._perform(label, JoinEntry.kind, lambda used: join.run(self._scope, used, made, max_concurrency))
 
     def map(
         self,
@@ -123,7 +172,7 @@ class Context(Listening):
             str(index): Branch(body=_in_context(functools.partial(_with_item, body, item)), returns=returns)
             for index, item in enumerate(items)
         }
-        return self._scope.operation(name, self._map(name, branches, concurrency))
+        return self._perform(name, JoinEntry.kind, lambda used: self._map(used, branches, concurrency))
 
     async def _map(self, name: str, branches: dict[str, Branch], concurrency: int) -> list[Any]:
         return list((await join.run(self._scope, name, branches, concurrency)).values())
@@ -169,28 +218,41 @@ class Context(Listening):
         """
         fn = workflow.fn if isinstance(workflow, Workflow) else workflow
         used = name or (workflow.name if isinstance(workflow, Workflow) else fn.__name__)
-        return self._scope.operation(used, self._inline(used, fn, given))
+        return self._perform(used, "inline", lambda used: self._inline(used, fn, given))
 
     async def _inline(self, name: str, fn: Callable[..., Awaitable[Any]], given: Any) -> Any:
         _, fitted = values.round_trip(given, values.input_type(fn, 1))
         body = _in_context(functools.partial(_with_item, adapt(fn), fitted))
         return await inline.run(self._scope, name, body, values.return_type(fn))
 
+    @overload
     def race(
         self, name: str, branches: Mapping[str, Callable[[Context], Awaitable[T]]]
-    ) -> Coroutine[Any, Any, RaceResult[T]]:
+    ) -> Coroutine[Any, Any, RaceResult[T]]: ...
+
+    @overload
+    def race(
+        self, branches: Mapping[str, Callable[[Context], Awaitable[T]]], /
+    ) -> Coroutine[Any, Any, RaceResult[T]]: ...
+
+    def race(self, name: Any, branches: Any = ABSENT) -> Coroutine[Any, Any, RaceResult[Any]]:
         """Run all branches side by side; the first to succeed wins, the others are cancelled and leave no trace.
+
+        ``name`` is left out in a scope without names.
 
         Raises:
             RaceError: every branch failed.
         """
+        label, branches = (None, name) if branches is ABSENT else (name, branches)
         if not branches:
-            raise ValueError(f"race({name!r}) needs at least one branch")
-        return self._scope.operation(name, race.run(self._scope, name, _branches(branches)))
+            raise ValueError(f"race({label!r}) needs at least one branch")
+        made = _branches(branches)
+        return self._perform(label, RaceEntry.kind, lambda used: race.run(self._scope, used, made))
 
-    def rollback_checkpoint(self, name: str) -> Coroutine[Any, Any, None]:
-        """From here on, steps may have ``rollback=``."""
-        return self._scope.operation(name, rollback.checkpoint(self._scope, name))
+    def rollback_checkpoint(self, name: str | None = None) -> Coroutine[Any, Any, None]:
+        """From here on, steps may have ``rollback=``; ``name`` is left out in a scope without names."""
+        return self._perform(name, RollbackCheckpointEntry.kind, lambda used: rollback.checkpoint(self._scope, used))
+
 
 def _in_context(body: Callable[[Context], Awaitable[T]]) -> Callable[[Scope], Awaitable[T]]:
     return lambda scope: body(Context(scope))

@@ -128,14 +128,6 @@ class Cursor:
             self._index += 1
         self._previous = coordinate
 
-    def mark(self) -> tuple[int, Coordinate]:
-        """Where the cursor stands, for ``reset``."""
-        return self._index, self._previous
-
-    def reset(self, mark: tuple[int, Coordinate]) -> None:
-        """Stand again where ``mark`` was taken."""
-        self._index, self._previous = mark
-
     def leftovers(self) -> list[Recorded]:
         """What is recorded and was not performed."""
         return self._events[self._index :]

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from engine.durations import milliseconds
+from engine.entry import MessageEntry
 from engine.message_types import body_as, message_name
+from engine.operating import Operating
 from engine.ops import queue
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from engine.durations import Duration
-    from engine.scope import Scope
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -20,13 +21,10 @@ C = TypeVar("C")
 D = TypeVar("D")
 
 
-class Listening:
+class Listening(Operating):
     """What a context can hear."""
 
-    __slots__ = ("_scope",)
-
-    def __init__(self, scope: Scope) -> None:
-        self._scope = scope
+    __slots__ = ()
 
     @overload
     def listen(self, first: type[A], /, *, name: str | None = ...) -> Coroutine[Any, Any, A]: ...
@@ -111,8 +109,11 @@ class Listening:
         if limit is not None and limit < 1:
             raise ValueError(f"listen: limit must be 1 or more, not {limit}")
         used = "listen:" + "|".join(sorted(kinds)) if name is None else name
-        work = self._listen(used, kinds, limit, timeout, has_name=name is not None)
-        return self._scope.operation(used, work)
+        return self._perform(
+            used,
+            MessageEntry.kind,
+            lambda used: self._listen(used, kinds, limit, timeout, has_name=name is not None),
+        )
 
     async def _listen(
         self, name: str, kinds: dict[str, type], limit: int | None, timeout: Duration | None, *, has_name: bool

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from engine.positions import has_traces
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
@@ -43,8 +45,10 @@ class Operating:
         name = scope.place(lambda positions: positions.place(kind, version)).name
         try:
             return await work(name)
-        except Exception:
-            scope.give_back(name)
+        except Exception as error:
+            if not has_traces(scope.turn.storage, scope.key, name):
+                # A replay could not tell this operation from the one after it, so the code must not go on.
+                scope.turn.fail(error)
             raise
 
 

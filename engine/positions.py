@@ -48,7 +48,7 @@ class Placed(Struct, frozen=True):
 class Positions:
     """Gives the operations of a scope their places, in the order in which the code performs them."""
 
-    __slots__ = ("_before", "_cursor", "_latest")
+    __slots__ = ("_cursor", "_latest")
 
     def __init__(self, storage: Storage, location: Location, key: bytes, used: Iterable[str]) -> None:
         named = next((name for name in used if not name.startswith(OF_NO_ORDER)), None)
@@ -66,17 +66,11 @@ class Positions:
                     "names in scopes that workflows under way have reached"
                 )
         self._cursor = Cursor(events.values())
-        self._before = self._cursor.mark()
         self._latest = ""
 
     def admits(self, name: str) -> bool:
         """Whether ``name`` is the place that was given last, or one that may stand beside places."""
         return name == self._latest or name.startswith(OF_NO_ORDER)
-
-    def give_back(self) -> None:
-        """The operation that was placed last has failed and left nothing: the next one stands in its place."""
-        self._cursor.reset(self._before)
-        self._latest = ""
 
     def place(self, kind: str, version: int) -> Placed:
         """Where an operation of ``kind`` stands that the code performs now.
@@ -123,7 +117,6 @@ class Positions:
     def _placed(
         self, coordinate: Coordinate, version: int, event: Recorded | None, *, following: Recorded | None = None
     ) -> Placed:
-        self._before = self._cursor.mark()
         self._cursor.advance(coordinate)
         self._latest = render(coordinate, version)
         return Placed(self._latest, version, event, following)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from engine.durations import Duration, milliseconds, to_datetime
+from engine.entry import MessageEntry
 from engine.errors import QueueTimeoutError
+from engine.operating import Operating
 from engine.ops import queue
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
     from datetime import datetime
-
-    from engine.scope import Scope
 
 T = TypeVar("T")
 
@@ -49,17 +49,14 @@ class Message(Generic[T]):
             await self._received.complete(response)
 
 
-class Queue:
+class Queue(Operating):
     """The workflow's inbox: messages that others, or the workflow itself, have sent to it."""
 
-    __slots__ = ("_scope",)
-
-    def __init__(self, scope: Scope) -> None:
-        self._scope = scope
+    __slots__ = ()
 
     def next(
         self,
-        name: str,
+        name: str | None = None,
         names: Sequence[str] | str | None = None,
         *,
         timeout: Duration | None = None,
@@ -68,7 +65,7 @@ class Queue:
         """The oldest message of ``names`` (of any name where None or empty), waiting for one if need be.
 
         Args:
-            name: this operation's name, unique in its scope.
+            name: this operation's name, unique in its scope; left out in a scope without names.
             names: the message names wanted.
             timeout: how long to wait, a timedelta or seconds; None waits for ever.
             completable: the message stays in the inbox until ``await message.complete(response)``.
@@ -77,7 +74,9 @@ class Queue:
             QueueTimeoutError: the timeout passed without a message.
             MessageNotCompletedError: an earlier completable message of this context is open.
         """
-        return self._scope.operation(name, self._next(name, names, timeout, completable=completable))
+        return self._perform(
+            name, MessageEntry.kind, lambda used: self._next(used, names, timeout, completable=completable)
+        )
 
     async def _next(
         self, name: str, names: Sequence[str] | str | None, timeout: Duration | None, *, completable: bool
@@ -91,7 +90,7 @@ class Queue:
 
     def next_batch(
         self,
-        name: str,
+        name: str | None = None,
         names: Sequence[str] | str | None = None,
         *,
         count: int = 1,
@@ -99,7 +98,9 @@ class Queue:
         completable: bool = False,
     ) -> Coroutine[Any, Any, list[Message[Any]]]:
         """The oldest messages of ``names``, one to ``count`` of them; ``[]`` where the timeout passed first."""
-        return self._scope.operation(name, self._receive(name, names, count, timeout, completable=completable))
+        return self._perform(
+            name, MessageEntry.kind, lambda used: self._receive(used, names, count, timeout, completable=completable)
+        )
 
     async def _receive(
         self, name: str, names: Sequence[str] | str | None, count: int, timeout: Duration | None, *, completable: bool

@@ -26,7 +26,7 @@ from engine.errors import (
 )
 from engine.instants import Latest
 from engine.location import check_name, render
-from engine.positions import MIXED, NAMED_REMEDY, REMEDY, MisplacedError, Positions, has_traces
+from engine.positions import MIXED, NAMED_REMEDY, REMEDY, MisplacedError, Positions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -236,13 +236,6 @@ class Scope:
             raise self.diverged(str(misplaced)) from None
         self.inner_version = placed.version
         return placed
-
-    def give_back(self, name: str) -> None:
-        """The operation at the place ``name`` has failed: unless it left something there, the next one takes it."""
-        assert self._positions is not None
-        if not has_traces(self.turn.storage, self.key, name):
-            self._positions.give_back()
-            self._used.pop(name, None)
 
     def next_name(self, stem: str) -> str:
         """``stem``, or ``stem:2`` and so on where this execution of the scope has used it."""

@@ -14,10 +14,15 @@ if TYPE_CHECKING:
 _TYPES = tuple(kind.kind for kind in ENTRY_KINDS if kind is not RemovedEntry)
 
 
+async def removed_here(scope: Scope, original_type: str) -> None:
+    """As ``removed``, for an operation without a name that stood here."""
+    _check_type(original_type)
+    await removed(scope, scope.place(lambda positions: positions.place_removed(original_type)).name, original_type)
+
+
 async def removed(scope: Scope, name: str, original_type: str) -> None:
     """The operation ``name`` of ``original_type`` is no longer in the code: what history has of it is accepted."""
-    if original_type not in _TYPES:
-        raise InvalidIdError(f"{original_type!r} is no type of operation; one of: {', '.join(_TYPES)}")
+    _check_type(original_type)
     scope.claim(name)
     if original_type == MessageEntry.kind and _visit_parts(scope, name):
         return
@@ -64,8 +69,7 @@ def _visit_parts(scope: Scope, name: str) -> bool:
 
 async def get_version(scope: Scope, name: str, latest: int) -> int:
     """The version that this place of this workflow is pinned to: recorded, else 1 for old runs, else ``latest``."""
-    if type(latest) is not int or latest < 1:
-        raise InvalidIdError(f"get_version({name!r}, {latest!r}): latest must be an integer from 1 on")
+    check_number(f"get_version({name!r}, {latest!r}): latest", latest)
     _, entry = scope.open(name, VersionCheckEntry)
     if entry is not None:
         assert isinstance(entry.kind, VersionCheckEntry)
@@ -76,3 +80,36 @@ async def get_version(scope: Scope, name: str, latest: int) -> int:
     scope.record(name, VersionCheckEntry(resolved=resolved, latest=latest))
     await scope.turn.recorded()
     return resolved
+
+
+async def check_version(scope: Scope, latest: int) -> int:
+    """The version of this place of this workflow, relative to its scope's; kept as an absolute one.
+
+    Recorded, else that of the operation which history has here, else ``latest``.
+    """
+    check_number(f"check_version({latest!r}): latest", latest)
+    newest = scope.version + latest - 1
+    placed = scope.place(lambda positions: positions.place_check(scope.version))
+    _, entry = scope.open(placed.name, VersionCheckEntry)
+    if entry is not None:
+        assert isinstance(entry.kind, VersionCheckEntry)
+        return max(1, entry.kind.resolved - scope.version + 1)
+    resolved = newest
+    if placed.following is None:
+        scope.act()
+    else:
+        resolved = placed.following.version
+    scope.record(placed.name, VersionCheckEntry(resolved=resolved, latest=newest))
+    await scope.turn.recorded()
+    return max(1, resolved - scope.version + 1)
+
+
+def check_number(what: str, version: int) -> None:
+    """Raise where ``version`` is no number of a version; ``what`` says which call was given it, and as what."""
+    if type(version) is not int or version < 1:
+        raise InvalidIdError(f"{what} must be an integer from 1 on")
+
+
+def _check_type(original_type: str) -> None:
+    if original_type not in _TYPES:
+        raise InvalidIdError(f"{original_type!r} is no type of operation; one of: {', '.join(_TYPES)}")

@@ -26,7 +26,7 @@ ENGINE_ORDER = (
     ("schema", "bare", "keys", "coordinates", "lifecycle", "commit", "changes"),
     ("driver",),
     ("clock", "ids"),
-    ("kept", "storage", "mismatch", "hooks", "writing", "flushing"),
+    ("kept", "storage", "mismatch", "positions", "hooks", "writing", "flushing"),
     ("instants", "turn", "scope", "scope_log"),
     ("ops.attempt", "ops.branch", "ops.rollback"),
     (
@@ -40,8 +40,8 @@ ENGINE_ORDER = (
         "ops.recovery",
         "ops.inline",
     ),
-    ("catalogue", "registry", "step_options", "activities", "message_types"),
-    ("queue_context", "listening", "context"),
+    ("catalogue", "registry", "step_options", "activities", "message_types", "operating"),
+    ("knowing", "stepping", "waiting", "changing", "listening", "queue_context", "context"),
     ("result", "revival", "live", "passage", "run", "handle", "inspect"),
     ("virtual_clock", "sorted_pairs", "memory", "testing"),
 )
