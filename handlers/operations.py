@@ -110,7 +110,8 @@ async def send(ports: Ports, call: Call) -> Answer:
     )
     await _hint(ports, call.path["id"])
     reply = accepted.reply
-    if reply is None:
+    # A message sent again has its reply already, if there is one: only who waits need look.
+    if reply is None and wait_s:
         reply = await wait_for(
             ports.clock, call, lambda: ports.store.reply_of(call.path["id"], accepted.message_id), wait_s=wait_s
         )
