@@ -202,6 +202,19 @@ class Author:
         result = await ctx.try_block(op.name, body)
         return [True, result.value] if result.failure is None else [False, result.failure.kind]
 
+    async def _inline(self, ctx: Context, op: Op, path: str) -> Any:
+        async def other(inner: Context, given: str) -> Any:
+            assert given == path
+            return await self._scope(inner, op.below["body"], path)
+
+        return await ctx.inline(other, path, name=op.name)
+
+    async def _map(self, ctx: Context, op: Op, path: str) -> Any:
+        async def body(inner: Context, item: str) -> Any:
+            return await self._scope(inner, op.below[item], place(path, item))
+
+        return await ctx.map(op.name, list(op.below), body, concurrency=op.number)
+
     async def _join(self, ctx: Context, op: Op, path: str) -> Any:
         first = min(op.below)
 

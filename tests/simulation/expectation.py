@@ -37,7 +37,7 @@ class Expectation:
         self._taken[name] += 1
         return body_of(name, self._taken[name] - 1)
 
-    def _op(self, op: Op, path: str) -> Any:  # noqa: C901, PLR0911 - one line a kind
+    def _op(self, op: Op, path: str) -> Any:  # noqa: C901, PLR0911, PLR0912 - one line a kind
         self.waits_s += float(op.variant) if op.kind == "sleep" else 30
         match op.kind:
             case "step":
@@ -61,6 +61,10 @@ class Expectation:
             case "try_block":
                 output = self._scope(op.below["body"], path)
                 return [True, output] if op.variant == "ok" else [False, "critical"]
+            case "inline":
+                return self._scope(op.below["body"], path)
+            case "map":
+                return [self._scope(below, place(path, item)) for item, below in op.below.items()]
             case "join":
                 return self._join(op, path)
             case "race":

@@ -24,7 +24,9 @@ LEAVES = (
     "helpers",
     "retake",
 )
-NESTED = ("loop", "join", "race", "try_block")
+NESTED = ("loop", "join", "race", "try_block", "map", "inline")
+IN_PLACE = ("loop", "try_block", "inline")
+"""What adds no name of its own to the path of what is in it."""
 STEPS = ("plain", "plain", "sync", "flaky", "ephemeral", "slow", "big")
 SLEEPS_S = ("0", "0.05", "0.7", "5", "5", "40", "1200", "3000")
 
@@ -114,6 +116,11 @@ def _nested(rng: random.Random, depth: int, name: str, kind: str, *, may_undo: b
     if kind == "try_block":
         below = {"body": _scope(rng, depth + 1, may_undo=may_undo)}
         return Op(kind=kind, name=name, variant=rng.choice(("ok", "fails")), below=below)
+    if kind == "inline":
+        return Op(kind=kind, name=name, below={"body": _scope(rng, depth + 1, may_undo=may_undo)})
+    if kind == "map":
+        body = _scope(rng, depth + 1, may_undo=may_undo)
+        return Op(kind=kind, name=name, number=rng.randint(1, 2), below={str(one): body for one in range(2)})
     names = [f"b{index}" for index in range(rng.randint(2, 3))]
     if kind == "join":
         below = {branch: _scope(rng, depth + 1, may_undo=may_undo) for branch in names}
@@ -134,5 +141,5 @@ def _count(ops: list[Op], path: str, times: int, messages: dict[str, int], noise
         elif op.kind == "drain":
             noise.append(here)
         for branch, below in op.below.items():
-            inner = place(here, "" if op.kind in ("loop", "try_block") else branch).rstrip("/")
+            inner = here if op.kind in IN_PLACE else place(here, branch)
             _count(below, inner, times * (op.number if op.kind == "loop" else 1), messages, noise)

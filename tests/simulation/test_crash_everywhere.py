@@ -50,6 +50,8 @@ EVERYTHING = Program(
         leaf("loop", "loop", number=3, other=1, below={"body": [leaf("step", "s", "plain")]}),
         leaf("join", "join", "ok", 0, below={"a": [leaf("step", "s", "plain")], "b": [leaf("sleep", "s", "2")]}),
         leaf("race", "race", "waits", 0, below={"a": [leaf("sleep", "s", "2")], "b": [leaf("step", "s", "plain")]}),
+        leaf("inline", "inline", below={"body": [leaf("step", "s", "plain")]}),
+        leaf("map", "map", number=2, below={item: [leaf("step", "s", "plain")] for item in "01"}),
         leaf("try_block", "block", "fails", below={"body": [leaf("step", "s", "plain")]}),
     ],
     is_failing=False,
