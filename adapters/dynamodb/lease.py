@@ -205,7 +205,8 @@ async def _load_driver(connection: Connection, lease: Lease, head: Head) -> Dyna
     inbox.look(
         last_ticket=partition.last_ticket,
         is_due=partition.inbox_is_due,
-        messages=partition.messages,
+        messages=partition.mail.messages,
+        bare=partition.mail.bare,
         now=connection.clock.now(),
     )
     return DynamoDriver(

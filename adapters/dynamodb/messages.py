@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from adapters.dynamodb.inbox import send
-from adapters.dynamodb.reading import look_at_inbox
+from adapters.dynamodb.reading import look_at_inbox, read_message
 from engine.commit import Commit, Reply
 
 if TYPE_CHECKING:
@@ -51,7 +51,14 @@ class DynamoMessages:
 
     async def receive(self, names: Sequence[str], count: int) -> list[Message]:
         """The oldest ``count`` messages of ``names`` (all where empty) as of the last refresh."""
-        return self._inbox.receive(names, count)
+        found = [await self._whole(message) for message in self._inbox.receive(names, count)]
+        return [message for message in found if message is not None]
+
+    async def _whole(self, message: Message) -> Message | None:
+        """The message with its body, which a full inbox does not keep in memory."""
+        if message.ticket not in self._inbox.bare:
+            return message
+        return await read_message(self._connection.table, self._workflow_id, message.ticket)
 
     async def complete(self, message_id: str, response: bytes | None) -> None:
         """Remove a message and keep ``response`` for its sender, in a commit of its own."""

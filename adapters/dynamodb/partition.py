@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from adapters.dynamodb import log
 from adapters.dynamodb.expressions import text
 from adapters.dynamodb.items import (
@@ -16,6 +18,7 @@ from adapters.dynamodb.items import (
     decode_message,
     integer,
 )
+from adapters.dynamodb.limits import INBOX_BYTES_MAX
 from adapters.dynamodb.schema import DUE_AT, PARTITION_KEY, SORT_KEY
 from engine.errors import CorruptHistoryError
 
@@ -57,22 +60,47 @@ def messages_query_of(workflow_id: str) -> dict[str, Any]:
     }
 
 
+class Mail:
+    """The messages of an inbox, taken in one by one in the order of tickets, without ever filling the memory.
+
+    Attributes:
+        messages: all of them; from the first that no longer fits ``INBOX_BYTES_MAX`` on, without their bodies.
+        bare: the tickets of those.
+    """
+
+    __slots__ = ("_left", "bare", "messages")
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.bare: set[int] = set()
+        self._left = INBOX_BYTES_MAX
+
+    def take(self, item: Item) -> None:
+        """Take in the next MSG item."""
+        message = decode_message(item)
+        self._left -= len(message.body)
+        if self._left < 0:
+            self.bare.add(message.ticket)
+            message = replace(message, body=b"")
+        self.messages.append(message)
+
+
 class Partition:
     """The items of one workflow, taken in one by one in the order of their sort keys.
 
     Attributes:
         head: the HEAD item as read, or None.
         last_ticket: INBOX's counter; ``inbox_is_due`` says whether INBOX is in the index ``due``.
-        messages: the inbox, in the order of tickets.
+        mail: the inbox.
     """
 
-    __slots__ = ("_logs", "_snapshots", "head", "inbox_is_due", "last_ticket", "messages")
+    __slots__ = ("_logs", "_snapshots", "head", "inbox_is_due", "last_ticket", "mail")
 
     def __init__(self) -> None:
         self.head: Head | None = None
         self.last_ticket = 0
         self.inbox_is_due = False
-        self.messages: list[Message] = []
+        self.mail = Mail()
         # Sort key -> payload.
         self._logs: dict[str, bytes] = {}
         self._snapshots: dict[str, bytes] = {}
@@ -88,7 +116,7 @@ class Partition:
         elif sort_key.startswith(LOG_PREFIX):
             self._logs[sort_key] = bytes(item["b"]["B"])
         elif sort_key.startswith(MESSAGE_PREFIX):
-            self.messages.append(decode_message(item))
+            self.mail.take(item)
         elif sort_key.startswith(SNAPSHOT_PREFIX):
             self._snapshots[sort_key] = bytes(item["b"]["B"])
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from adapters.dynamodb.items import INBOX, decode_message, integer, key
-from adapters.dynamodb.partition import Partition, messages_query_of, query_of
+from adapters.dynamodb.items import INBOX, decode_message, integer, key, message_key
+from adapters.dynamodb.partition import Mail, Partition, messages_query_of, query_of
 from adapters.dynamodb.schema import DUE_AT
 
 if TYPE_CHECKING:
     from adapters.dynamodb.table import Table
     from adapters.dynamodb.tickets import Inbox
+    from engine.entry import Message
 
 
 async def read_partition(table: Table, workflow_id: str) -> Partition:
@@ -25,10 +26,19 @@ async def look_at_inbox(table: Table, inbox: Inbox, workflow_id: str, now: int) 
     """Bring ``inbox`` up to date with what is stored."""
     # INBOX first: a ticket given after this read changes what a yield is conditioned on, so no message slips through.
     item = await table.get(key(workflow_id, INBOX)) or {}
-    messages = [decode_message(found) async for found in table.query(messages_query_of(workflow_id))]
+    mail = Mail()
+    async for found in table.query(messages_query_of(workflow_id)):
+        mail.take(found)
     inbox.look(
         last_ticket=integer(item, "n"),
         is_due=DUE_AT in item,
-        messages=messages,
+        messages=mail.messages,
+        bare=mail.bare,
         now=now,
     )
+
+
+async def read_message(table: Table, workflow_id: str, ticket: int) -> Message | None:
+    """One message, whole; None where it is gone."""
+    item = await table.get(key(workflow_id, message_key(ticket)))
+    return None if item is None else decode_message(item)

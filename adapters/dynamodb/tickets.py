@@ -6,6 +6,7 @@ message may still come without a further sign, so the inbox has to be looked at 
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -60,27 +61,46 @@ class Inbox:
         last_ticket: the last ticket given then; a yield is conditioned on it.
         is_due: whether it was in the index ``due``.
         account: how far tickets are accounted for, judged by that look.
+        bare: tickets of messages whose bodies are not here, but only stored.
     """
 
-    __slots__ = ("_by_ticket", "_gone", "_kept", "account", "is_due", "last_ticket")
+    __slots__ = ("_by_id", "_by_ticket", "_gone", "_kept", "account", "bare", "is_due", "last_ticket")
 
     def __init__(self, account: Account) -> None:
         self.account = account
         self.last_ticket = 0
         self.is_due = False
+        self.bare: set[int] = set()
+        # In the order of tickets, and what each id stands for: taking a message must not mean looking at all of them.
         self._by_ticket: dict[int, Message] = {}
+        self._by_id: dict[str, list[int]] = {}
         # A look may have begun before a commit of this holder and end after it. Nobody else takes messages out, so what
         # this holder consumed is gone and what it put in is there, whatever the look has seen.
         self._gone: set[int] = set()
         self._kept: dict[int, Message] = {}
 
-    def look(self, *, last_ticket: int, is_due: bool, messages: Sequence[Message], now: int) -> None:
+    def look(
+        self,
+        *,
+        last_ticket: int,
+        is_due: bool,
+        messages: Sequence[Message],
+        bare: Iterable[int] = (),
+        now: int,
+    ) -> None:
         """Take in a look at the stored inbox; the INBOX item has to be read before the messages."""
         self.last_ticket = last_ticket
         self.is_due = is_due
         found = {message.ticket: message for message in messages if message.ticket not in self._gone}
-        self._by_ticket = found | self._kept
+        self._take_in(found | self._kept)
+        self.bare = set(bare) - self._kept.keys()
         self.account = settle(self.account, last_ticket, self._by_ticket.keys() | self._gone, now)
+
+    def _take_in(self, by_ticket: dict[int, Message]) -> None:
+        self._by_ticket = dict(sorted(by_ticket.items()))
+        self._by_id = {}
+        for ticket, message in self._by_ticket.items():
+            self._by_id.setdefault(message.id, []).append(ticket)
 
     def receive(self, names: Sequence[str], count: int) -> list[Message]:
         """The oldest ``count`` messages of ``names`` (all where empty).
@@ -88,7 +108,7 @@ class Inbox:
         All of them, also beyond what one commit could take: a reader who holds some asks for more to look past those.
         """
         wanted = set(names)
-        ordered = (self._by_ticket[ticket] for ticket in sorted(self._by_ticket))
+        ordered = self._by_ticket.values()
         return list(islice((message for message in ordered if not wanted or message.name in wanted), count))
 
     def has_any(self, names: Sequence[str]) -> bool:
@@ -97,23 +117,31 @@ class Inbox:
 
     def tickets_of(self, message_ids: Iterable[str]) -> list[int]:
         """The tickets of these messages, each once: the oldest where an id, long forgotten, was accepted again."""
-        by_id: dict[str, list[int]] = {}
-        for ticket in sorted(self._by_ticket, reverse=True):
-            by_id.setdefault(self._by_ticket[ticket].id, []).append(ticket)
-        return [by_id[message_id].pop() for message_id in message_ids if by_id.get(message_id)]
+        asked = Counter(iter(message_ids))
+        return [ticket for name, times in asked.items() for ticket in self._by_id.get(name, ())[:times]]
 
-    def apply(self, *, removed: Iterable[int], added: Iterable[Message]) -> None:
+    def apply(self, *, removed: Iterable[int], added: Sequence[Message]) -> None:
         """Take in what a commit of this holder has written."""
         for ticket in removed:
-            self._by_ticket.pop(ticket, None)
+            self._forget(ticket)
             self._kept.pop(ticket, None)
             self._gone.add(ticket)
-        for message in added:
-            self._gone.discard(message.ticket)
-            # One behind tickets that have not been looked at yet has to wait for that look, to keep its place.
-            if message.ticket <= self.last_ticket:
-                self._by_ticket[message.ticket] = message
-                self._kept[message.ticket] = message
+        # One behind tickets that have not been looked at yet has to wait for that look, to keep its place.
+        kept = {message.ticket: message for message in added if message.ticket <= self.last_ticket}
+        self._gone -= {message.ticket for message in added}
+        if kept:
+            self._kept |= kept
+            self.bare -= kept.keys()
+            self._take_in(self._by_ticket | kept)
+
+    def _forget(self, ticket: int) -> None:
+        message = self._by_ticket.pop(ticket, None)
+        self.bare.discard(ticket)
+        if message is not None:
+            same = self._by_id[message.id]
+            same.remove(ticket)
+            if not same:
+                del self._by_id[message.id]
 
     def took_ticket(self, ticket: int) -> None:
         """This holder took a ticket for itself. Where others came in between, a yield has to look at them first."""

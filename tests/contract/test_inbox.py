@@ -9,6 +9,7 @@ import pytest
 
 from adapters.dynamodb.limits import (
     DEDUP_TTL_S,
+    INBOX_BYTES_MAX,
     MESSAGE_BYTES_MAX,
     OUTSTANDING_LOOK_MS,
     OUTSTANDING_MAX_MS,
@@ -345,6 +346,25 @@ async def test_a_message_to_oneself_is_not_slept_over(place: Place) -> None:
     assert await place.due() == {"w"}
     driver = await place.claimed()
     assert [found.id for found in await driver.message_driver.receive(("go",), 1)] == ["s1"]
+
+
+async def test_an_inbox_larger_than_memory_is_read_bit_by_bit(moto_place: Place) -> None:
+    place, size = moto_place, 390_000
+    count = INBOX_BYTES_MAX // size + 4
+    await place.store.start(workflow_id="w", type="order", input=b"")
+    for number in range(count):
+        await place.store.send("w", name="go" if number % 2 else "other", body=bytes([number]) * size)
+    driver = await place.claimed()
+    held = driver._inbox.receive((), count)
+    assert sum(len(message.body) for message in held) <= INBOX_BYTES_MAX
+    # Nobody can tell from outside: all are there, whole, in their order, and go one by one.
+    assert [message.body[0] for message in held if message.body] == list(range(count - 4))
+    last = await driver.message_driver.receive(("go",), count)
+    assert [message.body for message in last[-2:]] == [bytes([number]) * size for number in (count - 3, count - 1)]
+    await driver.commit(Commit(consumed=[message.id for message in last]))
+    assert [message.body[0] for message in await driver.message_driver.receive((), count)] == list(range(0, count, 2))
+    await driver.commit(WAITS)
+    assert isinstance(await place.store.claim("w"), NotDue)
 
 
 # --- refusals of a commit -----------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -127,3 +129,27 @@ def test_a_look_that_a_commit_has_overtaken_changes_nothing_of_it() -> None:
     made.apply(removed=[1, 2], added=[])
     made.look(last_ticket=2, is_due=True, messages=[], now=1)
     assert made.receive((), 9) == []
+
+
+def test_taking_messages_one_by_one_does_not_look_at_all_the_others_each_time() -> None:
+    many = 20_000
+    full = inbox(*(message(ticket) for ticket in range(1, many + 1)))
+    began = time.process_time()
+    for ticket in range(1, many + 1):
+        [found] = full.receive(["go"], 1)
+        assert full.tickets_of([found.id]) == [ticket]
+        full.apply(removed=[ticket], added=[])
+    # Looking at all of them took a hundred times as long.
+    assert time.process_time() - began < 5
+    assert full.receive([], 1) == []
+
+
+def test_a_message_without_its_body_here_keeps_its_place_until_it_is_taken() -> None:
+    full = inbox(message(1))
+    full.look(last_ticket=3, is_due=True, messages=[message(1), message(2), message(3)], bare=[2, 3], now=1)
+    assert [found.ticket for found in full.receive([], 9)] == [1, 2, 3]
+    full.apply(removed=[2], added=[])
+    assert full.bare == {3}
+    full.apply(removed=[], added=[message(2), message(3)])
+    assert full.bare == set()
+    assert [found.ticket for found in full.receive([], 9)] == [1, 2, 3]
