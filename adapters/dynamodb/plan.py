@@ -202,8 +202,10 @@ def _inbox_change(turn: Turn, after: Head, *, yields: bool, posts: bool) -> Chan
         return None if has_ended else Change(sets={"closed": {"BOOL": True}}, removes=DUE_ATTRIBUTES)
     if has_ended:
         return Change(removes=("closed",))
-    if not yields:
-        return None
+    return _inbox_after_yield(turn, after, posts=posts) if yields else None
+
+
+def _inbox_after_yield(turn: Turn, after: Head, *, posts: bool) -> Change | None:
     if posts:
         return Change(sets=due(after.workflow_id, turn.now))
     if turn.inbox.account.is_outstanding:
