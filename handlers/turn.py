@@ -62,6 +62,10 @@ ROLLBACK_RETRY_MS = 60_000
 DIED = "earlier run died"
 """The log message that the template's metric of deaths looks for."""
 
+OUTSTANDING_WAKE_S = 1
+"""Seconds after which a workflow that went to sleep while a sender was between its ticket and its message is looked at
+again. Design choice: the least that SQS delays by, and far longer than a sender takes."""
+
 HEARTBEATS_PER_LEASE = 3
 """How often a lease is renewed in its length, so that one lost renewal is no lost lease. Design choice."""
 
@@ -299,6 +303,10 @@ class Turn:
         if driver.lease_until:
             return await self._hand_on()
         await self._settle_alarm()
+        if driver.has_outstanding_ticket:
+            # Its message has come since, most likely, and the wake for it was dropped while we held the lease. The
+            # sweeper would find it, half a minute and more from now.
+            await self._wake(self._workflow_id, OUTSTANDING_WAKE_S)
         return Outcome.WAITING
 
     async def _settle_alarm(self) -> None:

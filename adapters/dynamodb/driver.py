@@ -222,6 +222,11 @@ class DynamoDriver:
         """Whether the inbox is as the claim has read it; a yield is refused where a message came since."""
         return self._commits == 0
 
+    @property
+    def has_outstanding_ticket(self) -> bool:
+        """Whether a sender had a place in the inbox, at the last look, and had not put its message there yet."""
+        return self._inbox.account.is_outstanding
+
     # --- commit -------------------------------------------------------------------------------------------------
 
     async def commit(self, commit: Commit) -> None:

@@ -6,7 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from adapters.dynamodb.items import encode_message
 from adapters.dynamodb.store import Held
+from engine.entry import Message
+from engine.values import encode
+from tests.e2e.probe import until
 from tests.integration.driven import Driven, bodies, hooks, told, wake
 from tests.integration.lambda_event import recorded
 
@@ -33,6 +37,26 @@ def test_a_workflow_runs_waits_and_ends_over_three_invocations(
     assert (second["state"], second["outcome"], second["wakes"]) == ("completed", "ended", 2)
     assert (first["commits"], second["commits"]) == (1, 1)
     assert {"write_units", "read_units", "duration_ms", "next_wake"} <= set(first)
+
+
+def test_a_message_that_comes_while_its_workflow_goes_to_sleep_does_not_wait_for_the_sweeper(driven: Driven) -> None:
+    driven.start("worker-message", "order-1")
+    # A sender has its place in the inbox, and is slow.
+    inbox = {"pk": {"S": "order-1"}, "sk": {"S": "INBOX"}}
+    one = {":one": {"N": "1"}}
+    table = driven.cloud.client("dynamodb")
+    table.update_item(
+        TableName=driven.cloud.table, Key=inbox, UpdateExpression="ADD n :one", ExpressionAttributeValues=one
+    )
+    assert driven.work() == []
+    assert driven.state("order-1") == "sleeping"
+    assert driven.delayed() == 1
+    # Its message comes; the wake for it found the lease held, say, and was dropped.
+    message = Message(id="late", name="go", body=encode(7), sent_at=0, ticket=1)
+    table.put_item(TableName=driven.cloud.table, Item=encode_message("order-1", message))
+    until(lambda: driven.delayed() == 0, 10, "the wake can be seen")
+    driven.drain()
+    assert driven.output("order-1")["output"] == 7
 
 
 def test_the_reply_of_a_message_is_the_same_for_every_sender_of_its_key(driven: Driven) -> None:
