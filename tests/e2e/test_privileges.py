@@ -26,6 +26,8 @@ ORDER = {
 MISREAD = "scheduler:"
 """The local AWS looks for every schedule in the group ``default``, whatever the call names, and so refuses ours."""
 
+AGAIN = json.dumps({"id": "given-up", "input": ORDER}).encode()
+
 ENDED_WITHIN_S = 60.0
 POLL_S = 0.5
 
@@ -70,8 +72,18 @@ def test_orders_run_to_their_ends_under_the_templates_policies(stack: LocalStack
     assert call(stack, "GET", "/workflows/by-http/history")["entries"]
     call(stack, "POST", "/workflows/refused/recover")
     assert ending(stack, "refused")["state"] == "failed"
+    assert not call(stack, "DELETE", "/workflows/given-up")["is_gone"]
     call(stack, "POST", "/workflows/by-http/replay", {})
     call(stack, "POST", "/workflows/by-http/wake")
+
+
+def test_worker_and_api_may_purge(stack: LocalStack) -> None:
+    for _ in range(int(2 * ENDED_WITHIN_S / POLL_S)):
+        # Begun by the API, and gone on with by a worker a minute after the workflow's end.
+        if stack.api.request("POST", "/workflows/order", body=AGAIN).status == http.client.CREATED:
+            return
+        wait(POLL_S)
+    raise AssertionError("the purge has not come to its end")
 
 
 def test_the_sweeper_may_sweep(stack: LocalStack) -> None:
