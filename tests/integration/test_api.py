@@ -326,7 +326,7 @@ def test_an_output_comes_as_soon_as_it_is_there(http: Caller, wiring: Wiring, st
     ("method", "path", "allowed"),
     [
         ("PUT", "/workflows", "GET"),
-        ("DELETE", "/workflows/order-1", "GET, POST"),
+        ("PUT", "/workflows/order-1", "DELETE, GET, POST"),
         ("POST", "/workflows/order-1/output", "GET"),
         ("GET", "/workflows/order-1/messages/go", "POST"),
         ("POST", "/openapi.json", "GET"),
