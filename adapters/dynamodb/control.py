@@ -64,11 +64,11 @@ async def cancel(connection: Connection, claims: Claims, workflow_id: str) -> bo
     return driver.has_stale_schedule
 
 
-async def cancel_with_rollback(connection: Connection, claims: Claims, workflow_id: str) -> bool:
+async def cancel_with_rollback(connection: Connection, claims: Claims, workflow_id: str) -> None:
     """Have a workflow undo what it has done and then end as cancelled; whoever runs it is fenced at its next commit.
 
     It is due at once. One that rolls back already goes on to the end it was going to have, and a cancelled one stays
-    as it is: nothing is written. The answer is whether a schedule is left to be cleared.
+    as it is: nothing is written. Its schedule, if any, is cleared by the run that ends it.
 
     Raises:
         WorkflowNotFoundError: there is no such workflow.
@@ -77,7 +77,7 @@ async def cancel_with_rollback(connection: Connection, claims: Claims, workflow_
     check_id(workflow_id)
     stored = await connection.table.get(key(workflow_id, HEAD))
     if stored is not None and decode_head(stored).state in (WorkflowState.ROLLING_BACK, WorkflowState.CANCELLED):
-        return False
+        return
     driver = await claims.seize_blind(workflow_id, lease_ms=LEASE_MS)
     state = WorkflowState.ROLLING_BACK
     if driver.head.state is not state:
@@ -85,7 +85,6 @@ async def cancel_with_rollback(connection: Connection, claims: Claims, workflow_
         puts = [(STATE_KEY, state.encode())]
         await driver.commit(Commit(puts=puts, deletes=[ERROR_KEY], alarm=Alarm(None), state=state))
     await driver.release(wake_at=connection.clock.now())
-    return driver.has_stale_schedule
 
 
 async def recover(connection: Connection, claims: Claims, workflow_id: str) -> bool:

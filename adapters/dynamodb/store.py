@@ -175,8 +175,10 @@ class Store:
             WorkflowNotFoundError: there is no such workflow.
             WorkflowEndedError: it has completed or failed.
         """
-        act = control.cancel_with_rollback if rollback else control.cancel
-        return await act(self._connection, self._claims, workflow_id)
+        if not rollback:
+            return await control.cancel(self._connection, self._claims, workflow_id)
+        await control.cancel_with_rollback(self._connection, self._claims, workflow_id)
+        return False
 
     async def purge(self, workflow_id: str, *, until: int | None = None) -> Purge:
         """Delete everything of an ended workflow; to be called again at the answer's ``again_at`` until that is None.

@@ -173,3 +173,21 @@ def test_b60_one_broken_run_is_set_aside_and_the_others_go_on(settings: Settings
         assert json.loads(driven.http.get("/workflows/corrupt").body)["status"] == 404
     finally:
         wiring.close()
+
+
+@workflow("reported-undone")
+async def undone(ctx: Context, _given: Any) -> None:
+    await ctx.rollback_checkpoint("from here")
+    await ctx.step("book", lambda: "seat", rollback=lambda _ctx, output: bodies.append(f"undo {output}"))
+    await ctx.sleep("long", 86_400)
+
+
+def test_b56_a_cancellation_that_undoes_leaves_no_schedule(driven: Driven) -> None:
+    driven.start("reported-undone", "w")
+    driven.drain()
+    assert len(driven.schedules()) == 1
+    assert driven.http.call("POST", "/workflows/w/cancel", query={"rollback": "maybe"}).status == 400
+    answer = driven.http.call("POST", "/workflows/w/cancel", query={"rollback": "true"})
+    assert (answer.status, answer.value["state"]) == (202, "rolling_back")
+    driven.drain()
+    assert (driven.state("w"), bodies, driven.schedules()) == ("cancelled", ["undo seat"], [])
