@@ -36,7 +36,9 @@ from engine.errors import (
     TorporError,
     UnknownTypeError,
     UnstorableValueError,
+    WorkflowEndedError,
     WorkflowFailedError,
+    WorkflowNotFoundError,
     YieldSwallowedError,
 )
 from engine.handle import (
@@ -114,8 +116,10 @@ __all__ = [
     "UnknownTypeError",
     "UnstorableValueError",
     "Workflow",
+    "WorkflowEndedError",
     "WorkflowFailedError",
     "WorkflowHandle",
+    "WorkflowNotFoundError",
     "WorkflowResult",
     "WorkflowState",
     "YieldSwallowedError",

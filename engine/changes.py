@@ -120,6 +120,12 @@ class Changes:
         self.replies = [(into if group >= since else group, one) for group, one in self.replies]
         self.outgoing = [(into if group >= since else group, one) for group, one in self.outgoing]
 
+    def take_outgoing(self, target: str) -> list[Outgoing]:
+        """Messages to the workflow ``target``, which are not to be sent any more."""
+        taken = [outgoing for _, outgoing in self.outgoing if outgoing.workflow_id == target]
+        self.outgoing = [one for one in self.outgoing if one[1].workflow_id != target]
+        return taken
+
     def first_groups(self, sizes: dict[bytes, int], room: Room) -> int:
         """The last group that fits into ``room`` with all earlier ones, at least the first; ``sizes`` by entry key."""
         size_of: dict[int, list[int]] = {}

@@ -17,6 +17,7 @@ from engine.ops.version import check_number
 from engine.queue_context import Queue
 from engine.registry import Workflow
 from engine.scope_log import ScopeLog
+from engine.signalling import Signalling
 from engine.signature import adapt, takes_state
 from engine.stepping import Stepping
 from engine.waiting import Waiting
@@ -33,7 +34,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-class Context(Knowing, Stepping, Waiting, Changing, Listening):
+class Context(Knowing, Stepping, Waiting, Changing, Listening, Signalling):
     """The durable operations of one scope. Await each before the next; ``join`` runs them side by side."""
 
     __slots__ = ("log", "queue")

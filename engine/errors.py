@@ -184,11 +184,15 @@ class WorkflowFailedError(CallerError):
 
 
 class WorkflowNotFoundError(CallerError):
-    """No workflow has this id."""
+    """No workflow has this id, which is ``workflow_id`` where a commit was to send to it."""
+
+    workflow_id: str = ""
 
 
 class WorkflowEndedError(CallerError):
-    """The workflow is completed, failed or cancelled and takes no more messages."""
+    """The workflow is completed, failed or cancelled and takes no more messages; ``workflow_id`` is as above."""
+
+    workflow_id: str = ""
 
 
 class WorkflowNotEndedError(CallerError):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine import keys, limits, writing
 from engine.changes import Room
-from engine.errors import EvictedError
+from engine.errors import EvictedError, WorkflowEndedError, WorkflowNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from engine.driver import Clock, EngineDriver, Timer
     from engine.hooks import Hooks
     from engine.storage import Storage
+
+
+UNDELIVERABLE = (WorkflowNotFoundError, WorkflowEndedError)
+"""What a driver raises where a message of a commit has nobody to go to."""
 
 
 class Flusher:
@@ -92,7 +96,7 @@ class Flusher:
             commit = self._storage.gather(self.room, alarm=alarm, yields=yields, names=names)
             is_partial = self._storage.is_partial
             await self._shielded(self._write(commit))
-            if not is_partial:
+            if not (is_partial or self._storage.is_partial):
                 return
 
     def flush_later(self) -> None:
@@ -167,18 +171,25 @@ class Flusher:
 
     async def _written(self, commit: Commit, names_count: int) -> None:
         storage = self._storage
-        changes_history = bool(commit.puts or commit.deletes or commit.ranges)
-        try:
-            if self.is_atomic:
-                await self._driver.commit(commit)
-            else:
-                await writing.write_in_batches(self._driver, commit)
-        except BaseException as error:
-            storage.restore()
-            if writing.is_failure(error):
-                self.failure = error
-                self.on_failure()
-            raise
+        while True:
+            changes_history = bool(commit.puts or commit.deletes or commit.ranges)
+            try:
+                if self.is_atomic:
+                    await self._driver.commit(commit)
+                else:
+                    await writing.write_in_batches(self._driver, commit)
+            except BaseException as error:
+                storage.restore()
+                if isinstance(error, UNDELIVERABLE) and storage.refuse(error.workflow_id, error):
+                    # Nothing was written. Whoever sends has recorded that by now: the same again, without the message.
+                    names_count = len(storage.names)
+                    commit = storage.gather(self.room, alarm=commit.alarm, yields=commit.yields, names=commit.names)
+                    continue
+                if writing.is_failure(error):
+                    self.failure = error
+                    self.on_failure()
+                raise
+            break
         storage.settled(names_count, commit.state)
         if changes_history or commit.consumed:
             self.deaths = 0

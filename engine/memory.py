@@ -11,7 +11,10 @@ import msgspec
 
 from engine.clock import SystemClock
 from engine.commit import Alarm, Commit
-from engine.errors import CommitInFlightError, InboxMovedError
+from engine.errors import CommitInFlightError, InboxMovedError, WorkflowNotFoundError
+from engine.kept import parse_state
+from engine.keys import STATE_KEY
+from engine.lifecycle import WorkflowState
 from engine.sorted_pairs import SortedPairs, after
 
 if TYPE_CHECKING:
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from engine.entry import Message
 
     CallHook = Callable[[str, str], Awaitable[None] | None]
+    Post = Callable[[Sequence[tuple[str, Message]]], None]
 
 _VALUE_BYTES_MAX = 64 * 1024 * 1024
 
@@ -171,6 +175,7 @@ class MemoryDriver:
         value_bytes_max: int = _VALUE_BYTES_MAX,
         latency_s: float = 0.0,
         on_call: CallHook | None = None,
+        post: Post | None = None,
     ) -> None:
         self.atomic_batch = atomic
         self.worker_poll_interval = worker_poll_interval
@@ -180,6 +185,7 @@ class MemoryDriver:
         self.started_at: int | None = None
         self.latency_s = latency_s
         self.on_call = on_call
+        self._post: Post = post or _nowhere
         self.alarms: dict[str, int] = {}
         self.commits: list[Commit] = []
         self.message_driver = MemoryInbox(self)
@@ -197,6 +203,12 @@ class MemoryDriver:
     def dump(self) -> list[tuple[str, str]]:
         """Every pair as hex key and hex value, sorted by key."""
         return [(key.hex(), value.hex()) for key, value in self._pairs.between(b"", None)]
+
+    @property
+    def state(self) -> WorkflowState:
+        """The workflow's state, as stored."""
+        stored = self._pairs.values.get(STATE_KEY)
+        return WorkflowState.PENDING if stored is None else parse_state(stored)
 
     @property
     def messages(self) -> list[Message]:
@@ -279,6 +291,7 @@ class MemoryDriver:
     def _apply(self, commit: Commit) -> None:
         if commit.yields and self.message_driver.has_moved:
             raise InboxMovedError("a message came since the inbox was read")
+        self._post([(one.workflow_id, one.message) for one in commit.outgoing if one.workflow_id is not None])
         for start, end in commit.ranges:
             self._pairs.drop_between(start, end)
         for prefix in commit.prefixes:
@@ -305,7 +318,8 @@ class MemoryDriver:
         for message in commit.returned:
             inbox.put_back(message)
         for outgoing in commit.outgoing:
-            inbox.put(outgoing.message)
+            if outgoing.workflow_id is None:
+                inbox.put(outgoing.message)
 
     def _move_alarm(self, alarm: Alarm) -> None:
         if alarm.at is None:
@@ -328,6 +342,19 @@ class MemoryDriver:
     async def wait_for_messages(self, names: Sequence[str], abort_signal: AbortSignal) -> None:
         """Return when a message of ``names`` was accepted since the last refresh, or ``abort_signal`` is set."""
         await self.message_driver.wait(names, abort_signal)
+
+
+def _nowhere(posts: Sequence[tuple[str, Message]]) -> None:
+    """There are no other workflows."""
+    for workflow_id, _ in posts:
+        raise not_found(workflow_id)
+
+
+def not_found(workflow_id: str) -> WorkflowNotFoundError:
+    """The error of a commit that sends to a workflow which is not there."""
+    error = WorkflowNotFoundError(f"no workflow has the id {workflow_id!r}")
+    error.workflow_id = workflow_id
+    return error
 
 
 def _writes(commit: Commit) -> bool:

@@ -17,7 +17,7 @@ from engine.errors import CorruptHistoryError
 from engine.lifecycle import WorkflowState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from engine.changes import Room
     from engine.commit import Alarm, Commit, Outgoing, Reply
@@ -33,6 +33,7 @@ class Storage:
         loaded_count: how many entries an earlier run left; 0 means that nothing can be unvisited.
         state: the workflow's state as of now, committed or not.
         is_partial: the last gathered commit had no room for everything; the next one carries more of it.
+        refusals: by message id, what to call where the message cannot be delivered.
         is_urgent: something changed that must be committed before anything else acts.
     """
 
@@ -54,6 +55,7 @@ class Storage:
         "loaded_count",
         "names",
         "output",
+        "refusals",
         "state",
         "visited",
     )
@@ -74,6 +76,7 @@ class Storage:
         self._entries: dict[bytes, Entry | bytes] = {}
         self._metadata: dict[str, EntryMetadata | bytes] = {}
         self._recorded_messages: set[str] | None = None
+        self.refusals: dict[str, Callable[[Exception], None]] = {}
         self._flushed_names = 0
         self._flushed_state: WorkflowState | None = None
         self._changes = Changes()
@@ -293,6 +296,13 @@ class Storage:
         """Send a message with the next commit."""
         self._changes.outgoing.append((self._group, outgoing))
         self.is_urgent = True
+
+    def refuse(self, target: str, error: Exception) -> bool:
+        """Nothing can be sent to ``target``: forget what was to be, and tell whoever sends it; whether that was any."""
+        taken = self._changes.take_outgoing(target)
+        for outgoing in taken:
+            self.refusals[outgoing.message.id](error)
+        return bool(taken)
 
     # --- fields -------------------------------------------------------------------------------------------------
 

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from engine.activities import ActivityContext
 from engine.handle import run_workflow
+from engine.jumping import while_jumping
 from engine.lifecycle import WorkflowState
 from engine.memory import MemoryDriver, MemoryInbox
+from engine.memory_world import MemoryWorld
 from engine.turn import AbortEvent
 from engine.virtual_clock import VirtualClock, VirtualTimer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.handle import WorkflowHandle
     from engine.result import WorkflowResult
 
-__all__ = ["MemoryDriver", "MemoryInbox", "VirtualClock", "VirtualTimer", "activity_context", "drive"]
-
-_IDLE_TURNS = 20
-_IDLE_WAIT_S = 0.002
-_WORK_WAIT_S = 1.0
-"""Real seconds that steps are given when nobody waits for the virtual clock but their timeouts."""
+__all__ = ["MemoryDriver", "MemoryInbox", "MemoryWorld", "VirtualClock", "VirtualTimer", "activity_context", "drive"]
 
 
 async def drive(
@@ -40,7 +35,7 @@ async def drive(
     """
     while True:
         handle = run_workflow(workflow_id, fn, input, driver, clock=clock, **options)
-        result: WorkflowResult[Any] = await _while_jumping(handle, clock)
+        result: WorkflowResult[Any] = await while_jumping(handle, clock)
         if result.state is not WorkflowState.SLEEPING or result.sleep_until is None:
             return result
         clock.advance_to(result.sleep_until)
@@ -57,18 +52,3 @@ def activity_context(
         idempotency_key=idempotency_key,
         abort_signal=AbortEvent(),
     )
-
-
-async def _while_jumping(handle: WorkflowHandle[Any], clock: VirtualClock) -> WorkflowResult[Any]:
-    """Await the run, moving ``clock`` to its next timer whenever nothing else happens."""
-    task = asyncio.ensure_future(handle.result)
-    while not task.done():
-        for _ in range(_IDLE_TURNS):
-            await asyncio.sleep(0)
-            if task.done():
-                return task.result()
-        # A step that works in a thread or waits for something real gets real time before its timeout is jumped to.
-        await asyncio.wait([task], timeout=_IDLE_WAIT_S if handle.is_idle or clock.sleepers else _WORK_WAIT_S)
-        if not task.done() and (at_ms := clock.next_timer()) is not None:
-            clock.advance_to(at_ms)
-    return task.result()

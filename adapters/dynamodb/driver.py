@@ -24,7 +24,14 @@ from adapters.dynamodb.messages import DynamoMessages
 from adapters.dynamodb.plan import Posted, changes_nothing, is_mine, plan_commit
 from adapters.dynamodb.table import sleep
 from engine.commit import Alarm, Commit
-from engine.errors import CallerError, CommitInFlightError, InboxMovedError, StoreUnavailableError
+from engine.errors import (
+    CallerError,
+    CommitInFlightError,
+    InboxMovedError,
+    StoreUnavailableError,
+    WorkflowEndedError,
+    WorkflowNotFoundError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -286,7 +293,11 @@ class DynamoDriver:
 
     async def _take_ticket(self, outgoing: Outgoing) -> Posted:
         target = self.workflow_id if outgoing.workflow_id is None else outgoing.workflow_id
-        ticket = await take_ticket(self._table, target, self._clock.now())
+        try:
+            ticket = await take_ticket(self._table, target, self._clock.now())
+        except (WorkflowNotFoundError, WorkflowEndedError) as error:
+            error.workflow_id = target
+            raise
         if target == self.workflow_id:
             self._inbox.took_ticket(ticket)
         return self._posted(outgoing, ticket)

@@ -39,11 +39,12 @@ ENGINE_ORDER = (
         "ops.version",
         "ops.recovery",
         "ops.inline",
+        "ops.signal",
     ),
     ("catalogue", "registry", "step_options", "activities", "message_types", "operating"),
-    ("knowing", "stepping", "waiting", "changing", "listening", "queue_context", "context"),
+    ("knowing", "stepping", "waiting", "changing", "listening", "signalling", "queue_context", "context"),
     ("result", "revival", "live", "passage", "run", "handle", "inspect"),
-    ("virtual_clock", "sorted_pairs", "memory", "testing"),
+    ("virtual_clock", "jumping", "sorted_pairs", "memory", "memory_world", "testing"),
 )
 """The engine's modules from the bottom up. A module may import those of earlier lines and, on its own line, those to
 its left; the exceptions are below."""

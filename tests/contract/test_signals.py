@@ -1,0 +1,83 @@
+"""Workflows that signal each other over DynamoDB: one commit for both, and a failure that is recorded for nobody."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from engine import Context, WorkflowState, run_workflow
+from engine.commit import Commit
+from engine.errors import WorkflowEndedError, WorkflowNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.contract.aws import Place
+
+runs: list[str] = []
+
+
+async def work(name: str) -> str:
+    runs.append(name)
+    return name
+
+
+async def receiver(ctx: Context, _given: Any) -> list[int]:
+    return [(await ctx.queue.next(f"wait-{number}", "news")).body for number in range(2)]
+
+
+async def run(place: Place, workflow_id: str, fn: Callable[..., Any]) -> Any:
+    driver = await place.claimed(workflow_id)
+    return await run_workflow(workflow_id, fn, None, driver).result
+
+
+@pytest.fixture(autouse=True)
+def forget() -> None:
+    runs.clear()
+
+
+async def test_signals_reach_their_workflow_in_the_commits_of_the_steps_before_them(place: Place) -> None:
+    async def sender(ctx: Context, _given: Any) -> str:
+        for number in (1, 2):
+            await ctx.step(f"work-{number}", work, "work")
+            await ctx.signal("news", number, to="there")
+        return "sent"
+
+    for workflow_id in ("here", "there"):
+        await place.store.start(workflow_id=workflow_id, type="order", input=b"\xf6")
+    assert (await run(place, "there", receiver)).state is WorkflowState.SLEEPING
+    driver = await place.claimed("here")
+    began = driver.head.seq
+    assert (await run_workflow("here", sender, None, driver).result).output == "sent"
+    assert driver.head.seq - began == 3
+    assert driver.signalled == {"there"}
+    assert "there" in await place.due()
+    assert (await run(place, "there", receiver)).output == [1, 2]
+
+
+@pytest.mark.parametrize("target", ["never", "ended"])
+async def test_a_signal_to_nobody_fails_once_and_loses_nothing_beside_it(place: Place, target: str) -> None:
+    said: list[str] = []
+
+    async def sender(ctx: Context, _given: Any) -> str:
+        await ctx.step("work", work, "work")
+        delivered = await ctx.signal("news", 0, to=target, missing="ignore")
+        try:
+            await ctx.signal("news", 1, to=target)
+        except (WorkflowNotFoundError, WorkflowEndedError) as error:
+            said.append(f"{delivered} {type(error).__name__}")
+        await ctx.queue.next("wait", "go")
+        return "over"
+
+    for workflow_id in ("here", "ended"):
+        await place.store.start(workflow_id=workflow_id, type="order", input=b"\xf6")
+    await (await place.claimed("ended")).commit(Commit(state=WorkflowState.COMPLETED))
+    assert (await run(place, "here", sender)).state is WorkflowState.SLEEPING
+    if target == "never":
+        await place.store.start(workflow_id="never", type="order", input=b"\xf6")
+    await place.store.send("here", name="go", body=b"\xf6", message_id="m")
+    assert (await run(place, "here", sender)).output == "over"
+    kind = "WorkflowNotFoundError" if target == "never" else "WorkflowEndedError"
+    assert said == [f"False {kind}"] * 2
+    assert runs == ["work"]

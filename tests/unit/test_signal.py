@@ -1,0 +1,275 @@
+"""Signals between workflows in memory: exactly once across crashes, and what is recorded where nobody is there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine import Context, JoinError, WorkflowResult, WorkflowState, run_workflow
+from engine.entry import EntryStatus
+from engine.errors import DriverError, InvalidIdError, WorkflowEndedError, WorkflowNotFoundError
+from engine.handle import recover_workflow
+from engine.testing import MemoryDriver, MemoryWorld
+from tests.unit.bench import Bench
+
+
+async def receiver(ctx: Context, count: int) -> list[Any]:
+    bodies: list[Any] = []
+    while len(bodies) < count:
+        bodies += [one.body for one in await ctx.queue.next_batch(f"wait-{len(bodies)}", "news", count=count)]
+    return bodies
+
+
+async def sender(ctx: Context, target: str) -> bool:
+    await ctx.step("before", work)
+    delivered = await ctx.signal("news", {"from": ctx.workflow_id}, to=target)
+    await ctx.sleep("wait", 3600)
+    await ctx.step("after", work)
+    return delivered
+
+
+async def work() -> str:
+    return "done"
+
+
+def output(world: MemoryWorld, workflow_id: str) -> Any:
+    result = world.results[workflow_id]
+    assert isinstance(result, WorkflowResult), result
+    return result.output
+
+
+async def test_a_signal_arrives_once_and_answers_the_same_on_replay() -> None:
+    world = MemoryWorld()
+    world.start("there", receiver, 1)
+    world.start("here", sender, "there")
+    await world.drive()
+    assert output(world, "there") == [{"from": "here"}]
+    assert output(world, "here") is True
+    assert world.state("there") is WorkflowState.COMPLETED
+    assert len(world.drivers["there"].message_driver.ids) == 1
+
+
+async def test_a_signal_rides_in_the_commit_of_the_step_before_it() -> None:
+    world = MemoryWorld()
+    world.start("there", receiver, 3)
+    world.start("here", many, "there")
+    await world.drive()
+    commits = world.drivers["here"].commits
+    assert [[one.workflow_id for one in commit.outgoing] for commit in commits] == [["there"]] * 3 + [[]]
+
+
+@pytest.mark.parametrize("phase", ["before", "after"])
+@pytest.mark.parametrize("crash_at", range(1, 5))
+async def test_no_crash_loses_or_doubles_a_signal(phase: str, crash_at: int) -> None:
+    world = MemoryWorld()
+    world.start("there", receiver, 3)
+    world.start("here", many, "there")
+    calls = [0]
+
+    def crash(operation: str, when: str) -> None:
+        if operation == "commit" and when == phase:
+            calls[0] += 1
+            if calls[0] == crash_at:
+                raise ConnectionError("crash")
+
+    world.drivers["here"].on_call = crash
+    await world.run("here")
+    assert isinstance(world.results.pop("here"), ConnectionError)
+    world.drivers["here"].on_call = None
+    await world.run("here")
+    await world.drive()
+    assert output(world, "here") == "sent"
+    assert output(world, "there") == [1, 2, 3]
+    assert world.drivers["there"].messages == []
+
+
+async def many(ctx: Context, target: str) -> str:
+    for number in (1, 2, 3):
+        await ctx.step(f"before-{number}", work)
+        await ctx.signal("news", number, to=target)
+    return "sent"
+
+
+async def test_several_signals_of_one_name_are_recorded_apart() -> None:
+    world = MemoryWorld()
+    world.start("there", receiver, 3)
+    world.start("here", many, "there")
+    await world.drive()
+    bench = Bench(world.drivers["here"])
+    assert {"signal:news", "signal:news:2", "signal:news:3"} <= set(bench.entries())
+
+
+# --- nobody there ----------------------------------------------------------------------------------------------------
+
+
+async def ended(_ctx: Context, _given: Any) -> None: ...
+
+
+async def careful(ctx: Context, target: str) -> list[str]:
+    await ctx.step("before", work)
+    said = []
+    try:
+        await ctx.signal("news", 1, to=target)
+    except (WorkflowNotFoundError, WorkflowEndedError) as error:
+        said.append(f"{type(error).__name__}: {error}")
+    await ctx.sleep("wait", 3600)
+    return said
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("nobody", "WorkflowNotFoundError: no workflow has the id 'nobody'"),
+        ("over", "WorkflowEndedError: the workflow 'over' is completed"),
+    ],
+)
+async def test_a_target_that_takes_nothing_is_an_error_that_is_recorded(target: str, expected: str) -> None:
+    world = MemoryWorld()
+    world.start("over", ended)
+    await world.run("over")
+    world.start("here", careful, target)
+    await world.run("here")
+    bench = Bench(world.drivers["here"])
+    metadata = bench.metadata("signal:news")
+    assert (metadata.status, metadata.attempts, metadata.error) == (EntryStatus.EXHAUSTED, 1, expected)
+    # It is not tried again: whoever starts under that id now gets nothing from it.
+    world.start("nobody", receiver, 1)
+    await world.drive()
+    assert output(world, "here") == [expected]
+    assert world.drivers[target].messages == []
+
+
+async def test_where_nobody_catches_it_the_workflow_fails_and_recovers() -> None:
+    world = MemoryWorld()
+    world.start("here", sender, "there")
+    await world.drive()
+    assert isinstance(world.results["here"], WorkflowNotFoundError)
+    assert world.state("here") is WorkflowState.FAILED
+    world.start("there", receiver, 1)
+    assert await recover_workflow("here", world.drivers["here"])
+    await world.drive()
+    assert output(world, "here") is True
+    assert output(world, "there") == [{"from": "here"}]
+
+
+async def test_missing_may_be_ignored_for_good() -> None:
+    async def ignoring(ctx: Context, _given: Any) -> list[bool]:
+        delivered = await ctx.signal("news", 1, to="nobody", missing="ignore")
+        await ctx.sleep("wait", 3600)
+        return [delivered]
+
+    world = MemoryWorld()
+    world.start("here", ignoring)
+    await world.run("here")
+    world.start("nobody", receiver, 1)
+    await world.drive()
+    assert output(world, "here") == [False]
+    assert world.drivers["nobody"].messages == []
+
+
+async def test_what_else_the_refused_commit_carried_is_kept() -> None:
+    runs: list[str] = []
+
+    async def count(name: str) -> str:
+        runs.append(name)
+        return name
+
+    async def branches(ctx: Context, _given: Any) -> dict[str, str]:
+        async def fine(ctx: Context) -> str:
+            await ctx.step("work", count, "fine")
+            await ctx.signal("news", "fine", to="there")
+            return "fine"
+
+        async def lost(ctx: Context) -> str:
+            await ctx.step("work", count, "lost")
+            await ctx.signal("news", "lost", to="nobody")
+            return "lost"
+
+        async def stepping(ctx: Context) -> str:
+            await ctx.step("work", count, "stepping")
+            return "stepping"
+
+        try:
+            await ctx.join("all", {"lost": lost, "fine": fine, "stepping": stepping})
+        except JoinError as error:
+            await ctx.sleep("wait", 3600)
+            return {name: one.name for name, one in error.errors.items()}
+        return {}
+
+    world = MemoryWorld()
+    world.start("there", receiver, 1)
+    world.start("here", branches)
+    await world.drive()
+    assert output(world, "here") == {"lost": "WorkflowNotFoundError"}
+    assert output(world, "there") == ["fine"]
+    assert sorted(runs) == ["fine", "lost", "stepping"]
+
+
+# --- the rest --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_signal_to_oneself_is_a_message_to_oneself() -> None:
+    async def own(ctx: Context, _given: Any) -> Any:
+        await ctx.signal("news", 5, to=ctx.workflow_id)
+        return (await ctx.queue.next("wait", "news")).body
+
+    world = MemoryWorld()
+    world.start("here", own)
+    await world.drive()
+    assert output(world, "here") == 5
+
+
+async def test_a_scope_without_names_may_signal() -> None:
+    async def placed(ctx: Context, target: str) -> bool:
+        await ctx.step(work)
+        await ctx.signal("news", 1, to=target)
+        await ctx.sleep(3600)
+        return True
+
+    world = MemoryWorld()
+    world.start("there", receiver, 1)
+    world.start("here", placed, "there")
+    await world.drive()
+    assert output(world, "there") == [1]
+    assert output(world, "here") is True
+
+
+async def test_a_signal_needs_a_name_and_a_target() -> None:
+    async def nameless(ctx: Context, _given: Any) -> None:
+        await ctx.signal("", to="there")
+
+    async def aimless(ctx: Context, _given: Any) -> None:
+        await ctx.signal("news", to="")
+
+    for workflow in (nameless, aimless):
+        with pytest.raises(InvalidIdError, match="needs the name of a message"):
+            await Bench().through(workflow)
+
+
+async def test_a_store_that_writes_piece_by_piece_cannot_send() -> None:
+    async def workflow(ctx: Context, _given: Any) -> None:
+        await ctx.signal("news", to="there")
+
+    driver = MemoryDriver(atomic=False)
+    with pytest.raises(DriverError, match="not atomic"):
+        await run_workflow("here", workflow, None, driver).result
+
+
+async def test_a_driver_alone_has_nobody_to_send_to() -> None:
+    with pytest.raises(WorkflowNotFoundError, match="'there'"):
+        await Bench().through(sender, "there")
+
+
+async def test_the_world_takes_messages_from_outside_and_starts_nobody_twice() -> None:
+    world = MemoryWorld()
+    world.start("there", receiver, 2)
+    world.start("there", sender, "nobody")
+    world.send("there", "news", 1)
+    await world.drive()
+    assert world.state("there") is WorkflowState.SLEEPING
+    world.send("there", "news", 2)
+    await world.drive()
+    assert output(world, "there") == [1, 2]
+    with pytest.raises(WorkflowEndedError):
+        world.send("there", "news", 3)
