@@ -100,7 +100,7 @@ async def _measure(stack: LocalStack, sizes: Sizes, faults: Faults) -> list[Figu
     async with Place(stack) as place:
         # Two processes at least are warm, and the types are known to the table.
         await all_of(place.start("brief", f"warm-{number}", number) for number in range(BACKLOG))
-        await place.until(lambda told: len(told.ended) == BACKLOG, sizes.patience_s)
+        await place.until("warm-", BACKLOG, WorkflowState.COMPLETED, sizes.patience_s)
         crowd = [await _crowd(place, size, sizes, faults) for size in (sizes.crowd // 2, sizes.crowd)]
         stream = [await _stream(place, size, sizes, faults) for size in (sizes.messages // 2, sizes.messages)]
         for runs in (crowd, stream):
@@ -130,7 +130,12 @@ class Run(Struct, frozen=True, kw_only=True):
             Figure(name=f"{at}_sent_per_second", value=self.size / self.sent_s, unit="1/s"),
             Figure(name=f"{at}_message_to_progress_p50", value=median(told.took_ms), unit="ms"),
             Figure(name=f"{at}_message_to_progress_p99", value=percentile(told.took_ms, 99), unit="ms"),
-            Figure(name=f"{at}_turns", value=told.turns, unit="turns", note=f"and {told.drops} wakes dropped"),
+            Figure(
+                name=f"{at}_turns",
+                value=told.turns,
+                unit="turns",
+                note=f"and {told.drops} wakes dropped; as far as the log says, which may lack a line",
+            ),
             Figure(name=f"{at}_commits", value=told.commits, unit="commits"),
             Figure(name=f"{at}_refused_writes", value=told.refusals, unit="writes", note=conflicts),
             Figure(
@@ -170,16 +175,17 @@ async def _crowd(place: Place, size: int, sizes: Sizes, faults: Faults) -> Run:
     place.begin()
     began = time.perf_counter()
     await all_of(place.start("errand", workflow_id, number) for number, workflow_id in enumerate(ids))
-    started = await place.until(lambda told: told.turns >= size, sizes.patience_s)
-    _report(f"all wait after {time.perf_counter() - began:.1f} s, {started.turns} turns")
+    await place.until(f"errand-{size}-", size, WorkflowState.SLEEPING, sizes.patience_s)
+    _report(f"all wait after {time.perf_counter() - began:.1f} s")
     sent_s = await timed(all_of(place.send(workflow_id, "go") for workflow_id in ids))
-    told = await place.until(lambda told: len(told.ended) >= size, sizes.patience_s)
+    await place.until(f"errand-{size}-", size, WorkflowState.COMPLETED, sizes.patience_s)
     took_s = time.perf_counter() - began
+    told = await place.told()
     for number, workflow_id in enumerate(ids):
         outcome = await place.store.outcome(workflow_id)
         is_right = outcome.state is WorkflowState.COMPLETED and decode(outcome.output or b"\xf6") == number
         faults.unless(is_right, f"{workflow_id} is {outcome.state}")
-    faults.unless(len(told.took_ms) == size, f"{len(told.took_ms)} steps of {size} have run: some again, or not")
+    faults.unless(len(told.took_ms) <= size, f"{len(told.took_ms)} steps have run of {size}: some again")
     faults.extend(told.faults)
     note = "from the first start to the last end: two turns each, all in one burst"
     return Run(name="crowd", size=size, sent_s=sent_s, took_s=took_s, told=told, peak_mb=place.peak_mb, note=note)
@@ -203,8 +209,9 @@ async def _stream(place: Place, size: int, sizes: Sizes, faults: Faults) -> Run:
 
     sent_s = await timed(all_of(sender(f"sender-{number:02d}") for number in range(SENDERS)))
     _report(f"sent after {sent_s:.1f} s")
-    told = await place.until(lambda told: workflow_id in told.ended, sizes.patience_s)
+    await place.until(workflow_id, 1, WorkflowState.COMPLETED, sizes.patience_s)
     took_s = time.perf_counter() - began
+    told = await place.told()
     outcome = await place.store.outcome(workflow_id)
     accounts = decode(outcome.output) if outcome.output else {}
     wanted = {f"sender-{number:02d}": each for number in range(SENDERS)}
@@ -260,16 +267,22 @@ async def _starts(place: Place, sizes: Sizes, faults: Faults) -> list[Figure]:
 
     started_s = await timed(all_of(client() for _ in range(CONNECTIONS)))
     _report(f"{len(ids)} started after {started_s:.1f} s")
-    told = await place.until(lambda told: told.ended >= ids, sizes.patience_s)
+    waited_s = await place.until("brief-", len(ids), WorkflowState.COMPLETED, sizes.patience_s)
     ended_s = time.perf_counter() - began
-    faults.unless(told.ended >= ids, f"{len(ids - told.ended)} of {len(ids)} have not ended after {ended_s:.0f} s")
+    faults.unless(waited_s < sizes.patience_s, f"of {len(ids)} starts some have not ended after {ended_s:.0f} s")
+    told = await place.told()
     faults.extend(told.faults)
     return [
         Figure(name="starts_per_second", value=len(ids) / started_s, unit="1/s", note=f"{rate} were offered"),
         Figure(name="starts_p50", value=median(times), unit="ms"),
         Figure(name="starts_p99", value=percentile(times, 99), unit="ms"),
         Figure(name="starts_ended_per_second", value=len(ids) / ended_s, unit="1/s", note=f"of {len(ids)}"),
-        Figure(name="starts_write_units_each", value=told.write_units / len(ids), unit="units", note="of the worker"),
+        Figure(
+            name="starts_write_units_each",
+            value=told.write_units / max(1, told.turns),
+            unit="units",
+            note="of the worker",
+        ),
         Figure(name="starts_worker_peak", value=place.peak_mb, unit="MB"),
         *await _http_starts(place, sizes),
     ]
