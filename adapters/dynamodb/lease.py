@@ -163,7 +163,7 @@ class Claims:
         if head.owner == lease.owner:
             return _Taken(head=head, is_due=True)
         if head.state in ENDED:
-            return await _gone(table, head)
+            return await _gone(table, head, now)
         if head.owner is not None and (head.lease_until or 0) > now:
             return Held(head.lease_until or 0)
         return await self._take_over(table, head, lease, now)
@@ -289,21 +289,26 @@ async def _run_or_park(driver: DynamoDriver, due_at: int | None) -> Claim:
     return Claimed(driver)
 
 
-async def _gone(table: Table, head: Head) -> Ended | Purging:
+async def _gone(table: Table, head: Head, now: int) -> Ended | Purging:
     """What has ended is taken out of the index ``due``, but for one of which somebody must delete the rest."""
     if head.purging_at:
         return Purging()
-    await _tidy_up(table, head)
+    await _tidy_up(table, head, now)
     return Ended()
 
 
-async def _tidy_up(table: Table, head: Head) -> None:
-    """Take an ended workflow out of the index ``due``."""
-    has_ended = Condition("#epoch = :epoch AND attribute_exists(#due_at)", {":epoch": number(head.epoch)})
+async def _tidy_up(table: Table, head: Head, now: int) -> None:
+    """Take an ended workflow out of the index ``due``, and from an operator who died before telling it what to do."""
+    # One who lives is about to let it go on, and counts on its being due; one whose lease is over is fenced first.
+    is_left = Condition(
+        "#epoch = :epoch AND attribute_exists(#due_at) AND (attribute_not_exists(#owner) OR #lease_until <= :now)",
+        {":epoch": number(head.epoch), ":now": number(now)},
+    )
+    fences = {} if head.owner is None else {"epoch": 1}
+    leave = Change(removes=(*DUE_ATTRIBUTES, "owner", "lease_until"), adds=fences)
     is_closed = Condition("attribute_exists(#closed) AND attribute_exists(#due_at)")
-    change = Change(removes=DUE_ATTRIBUTES)
     if head.due_at is not None:
         with suppress(ConditionFailedError):
-            await table.update(key(head.workflow_id, HEAD), change, has_ended)
+            await table.update(key(head.workflow_id, HEAD), leave, is_left)
     with suppress(ConditionFailedError):
-        await table.update(key(head.workflow_id, INBOX), change, is_closed)
+        await table.update(key(head.workflow_id, INBOX), Change(removes=DUE_ATTRIBUTES), is_closed)
