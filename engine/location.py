@@ -41,6 +41,18 @@ def _render_segment(segment: PathSegment, names: Sequence[str]) -> str:
     return names[segment] if segment < len(names) else f"#{segment}"
 
 
+def spell(location: Location, names: Sequence[str]) -> bytes:
+    """The place by its names, no two places alike: which number a name has depends on which branch came first."""
+    return b"".join(_spell_segment(segment, names) for segment in location)
+
+
+def _spell_segment(segment: PathSegment, names: Sequence[str]) -> bytes:
+    if isinstance(segment, LoopIteration):
+        return b"~%d/" % segment.iteration
+    name = names[segment].encode("utf-8", "surrogateescape")
+    return b"%d:%b/" % (len(name), name)
+
+
 def check_name(name: str) -> None:
     """Raise where ``name`` is no name of an operation, a branch or a message."""
     try:

@@ -12,7 +12,7 @@ import inspect
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from engine import bare, keys, limits, mismatch, values
+from engine import keys, limits, mismatch, values
 from engine.entry import Entry, MessageEntry
 from engine.errors import (
     CancelledError,
@@ -25,7 +25,7 @@ from engine.errors import (
     Yield,
 )
 from engine.instants import Latest
-from engine.location import check_name, render
+from engine.location import check_name, render, spell
 from engine.positions import MIXED, NAMED_REMEDY, REMEDY, MisplacedError, Positions
 
 if TYPE_CHECKING:
@@ -388,4 +388,4 @@ class Scope:
         """32 bytes that are different at every call and equal on replay."""
         self._chance += 1
         seed = f"{len(self.turn.workflow_id)}:{self.turn.workflow_id}:{self._chance}:".encode("utf-8", "surrogatepass")
-        return hashlib.sha256(seed + bare.encode_location(self.location)).digest()
+        return hashlib.sha256(seed + spell(self.location, self.turn.storage.names)).digest()

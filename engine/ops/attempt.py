@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import hashlib
 import inspect
 import types
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from engine.errors import (
     StepTimeoutError,
 )
 from engine.hooks import StepErrorEvent, error_info, error_text
+from engine.location import spell
 from engine.retry import RetryPolicy
 
 if TYPE_CHECKING:
@@ -58,6 +60,8 @@ class StepContext(Struct, frozen=True, kw_only=True):
     idempotency_key: str
     abort_signal: AbortSignal
 
+
+_KEY_BYTES = 16
 
 _CURRENT: contextvars.ContextVar[Attempt] = contextvars.ContextVar("torpor_step")
 
@@ -124,11 +128,14 @@ class Attempt:
 
     def context(self) -> StepContext:
         """What the step's function may know."""
+        # By names: before the first attempt nothing is stored yet that would keep the numbers of names as they are.
+        place = spell(self.scope.location, self.turn.storage.names) + self.name.encode("utf-8", "surrogatepass")
+        digest = hashlib.blake2b(place, digest_size=_KEY_BYTES).hexdigest()
         return StepContext(
             workflow_id=self.turn.workflow_id,
             step_name=self.name,
             attempt=self.number,
-            idempotency_key=f"{self.turn.workflow_id}/{self.scope.key_of(self.name).hex()}",
+            idempotency_key=f"{self.turn.workflow_id}/{digest}",
             abort_signal=self.scope.abort,
         )
 

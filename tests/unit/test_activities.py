@@ -81,8 +81,8 @@ async def test_an_activity_is_a_step_of_its_name_whose_value_keeps_its_type() ->
 
     bench = Bench()
     result = await bench.through(workflow)
-    key = f"{WORKFLOW_ID}/{next(key.hex() for key in bench.stored() if key.startswith(bytes.fromhex('1502')))}"
-    assert result.output == [True, True, 1, key]
+    assert result.output[:3] == [True, True, 1]
+    assert result.output[3].startswith(f"{WORKFLOW_ID}/")
     assert calls == ["o-1"]
     assert list(bench.entries()) == ["charge", "wait"]
 
