@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import Story, World
 
 CANCEL_SHARE = 0.1
+WAKE_SHARE = 0.3
+RECOVER_SHARE = 0.4
 RETRIED = (DriverError, ProcessDiedError, FencedError)
 
 
@@ -99,6 +101,8 @@ class Callers:
             self.spawn(self._make_noise(story, name))
         if world.plan.chance("cancels") < CANCEL_SHARE:
             self.spawn(self._cancel(story))
+        if world.plan.chance("wakes") < WAKE_SHARE:
+            self.spawn(self._wake(story))
         # It has nobody's answer to wait for.
         self.loop.start(self._look_after(story))
 
@@ -179,24 +183,40 @@ class Callers:
         if rollback:
             world.ledger.undoing.add(story.workflow_id)
 
+    async def _wake(self, story: Story) -> None:
+        async def wake(wiring: Wiring) -> None:
+            store = await wiring.store()
+            await store.wake(story.workflow_id)
+            await hint(wiring, story.workflow_id)
+
+        for _ in range(3):
+            await self.pause(self._spread_s("wake"))
+            await self.until_answered(wake)
+
     async def _look_after(self, story: Story) -> None:
-        """Let a workflow that counts as stalled go on: somebody has mended what killed its process."""
+        """Recover what counts as stalled: somebody has mended what killed it; sometimes, once, what has failed too."""
         world = self._world
+        may_recover = world.plan.chance("recovers") < RECOVER_SHARE
         while True:
-            await self.pause(120)
+            await self.pause(100)
             view = world.views[story.workflow_id]
             error = view.stored_error() or {} if view.state == "failed" else {}
-            if view.has_ended and error.get("name") != "StalledError":
+            is_stalled = error.get("name") == "StalledError"
+            if is_stalled or (error and may_recover):
+                may_recover = may_recover and is_stalled
+                await self._recover(story)
+            elif view.has_ended:
                 return
-            if error.get("name") == "StalledError":
-                world.told.add(story.workflow_id)
 
-                async def recover(wiring: Wiring) -> None:
-                    store = await wiring.store()
-                    await store.recover(story.workflow_id)
-                    await hint(wiring, story.workflow_id)
+    async def _recover(self, story: Story) -> None:
+        self._world.told.add(story.workflow_id)
 
-                await self.until_answered(recover)
+        async def recover(wiring: Wiring) -> None:
+            store = await wiring.store()
+            await store.recover(story.workflow_id)
+            await hint(wiring, story.workflow_id)
+
+        await self.until_answered(recover)
 
 
 async def hint(wiring: Wiring, workflow_id: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from engine import Break, Context, Continue, CriticalError, JoinError, QueueTimeoutError
+from engine import Break, Context, Continue, CriticalError, JoinError, QueueTimeoutError, step_context
 from tests.simulation.expectation import FAILURE
 from tests.simulation.programs import Op, Program, message_name, place
 
@@ -56,6 +56,7 @@ class Author:
 
         async def body() -> str:
             ledger.body_began(workflow_id, path)
+            ledger.saw(workflow_id, f"{path}:key", step_context().idempotency_key)
             if op.variant == "flaky" and ledger.fails(workflow_id, path, op.number):
                 raise ConnectionError("not yet")
             if op.variant == "slow":

@@ -274,8 +274,9 @@ class World:
         while self.breach is None and timeline.now_s < end_s and timeline.steps < STEPS_MAX:
             if not timeline.step():
                 break
-            if end_s == limit_s and timeline.steps % 64 == 0 and self._is_over():
-                end_s = min(limit_s, timeline.now_s + AFTERGLOW_S)
+            if timeline.steps % 64 == 0 and self._is_over() != (end_s < limit_s):
+                # An operator may tell what has ended to go on.
+                end_s = limit_s if end_s < limit_s else timeline.now_s + AFTERGLOW_S
         if self.breach is None:
             self._check_end()
 
