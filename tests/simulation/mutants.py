@@ -216,8 +216,8 @@ def _one_by_one() -> list[Patch]:
     transact = table.Table.transact
 
     async def mutant(self: Any, actions: Any, identity: str) -> None:
-        for number, action in enumerate(actions):
-            await transact(self, [action], f"{identity}/{number}")
+        for index, action in enumerate(actions):
+            await transact(self, [action], f"{identity}/{index}")
 
     return [(table.Table, "transact", mutant)]
 
