@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from engine import keys
 from engine.coordinates import Added, Cursor, Inserted, Mismatch, Recorded, parse, render
-from engine.entry import MessageEntry, RemovedEntry, VersionCheckEntry
+from engine.entry import JoinEntry, LoopEntry, MessageEntry, RaceEntry, RemovedEntry, VersionCheckEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,6 +30,12 @@ REMEDY = (
     "Insert new operations with ctx.v(n), a version above those around them; leave ctx.removed(original_type=...) "
     "where one was; or branch on ctx.check_version(latest)"
 )
+
+
+_WITH_SCOPES = "join, race or loop"
+"""The kind where history has only what is inside: the entry itself was to go with a later commit, which was lost."""
+
+_SCOPED = (JoinEntry.kind, RaceEntry.kind, LoopEntry.kind)
 
 
 class MisplacedError(Exception):
@@ -78,7 +84,8 @@ class Positions:
         Raises:
             MisplacedError: history has something else here.
         """
-        match self._cursor.place(kind, version):
+        event = self._cursor.upcoming()
+        match self._cursor.place(kind if event is None else _as(event, kind), version):
             case Added(coordinate) | Inserted(coordinate):
                 return self._placed(coordinate, version, None)
             case Mismatch(event):
@@ -98,7 +105,7 @@ class Positions:
         event = self._cursor.upcoming()
         if event is None:
             return self._placed(self._cursor.current(), 1, None)
-        if event.kind not in (kind, f"{RemovedEntry.kind} {kind}"):
+        if event.kind not in (_as(event, kind), f"{RemovedEntry.kind} {kind}"):
             raise MisplacedError(
                 f"ctx.removed(original_type={kind!r}), but history has a {event.kind} at "
                 f"{render(event.coordinate, event.version)}; name the right type"
@@ -147,9 +154,14 @@ def has_traces(storage: Storage, scope_key: bytes, name: str) -> bool:
     return any(storage.between(start, end) for start, end in ranges)
 
 
+def _as(event: Recorded, kind: str) -> str:
+    """``kind`` as ``event`` would tell it."""
+    return _WITH_SCOPES if event.kind == _WITH_SCOPES and kind in _SCOPED else kind
+
+
 def _kind_of(storage: Storage, child: bytes, is_part: bool) -> str:  # noqa: FBT001 - private, and said at the call
     entry = storage.find(child)
     if is_part or entry is None:
-        return MessageEntry.kind if is_part else "try_block"
+        return MessageEntry.kind if is_part else _WITH_SCOPES
     kind = entry.kind
     return f"{kind.kind} {kind.original_type}" if isinstance(kind, RemovedEntry) else kind.kind

@@ -19,6 +19,7 @@ from engine import (
     TryResult,
 )
 from tests.replay.programs import Op, Program, message_name
+from tests.replay.unnamed import unnamed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -58,7 +59,8 @@ def workflow_of(program: Program, world: World) -> Callable[[Context, Any], Awai
     """The program as a workflow function."""
 
     async def workflow(ctx: Context, given: Any) -> Any:
-        output = await _run(ctx, program.ops, world, "", in_loser=False)
+        used = unnamed(ctx) if program.is_unnamed else ctx
+        output = await _run(used, program.ops, world, "", in_loser=False)
         if program.is_failing:
             raise ValueError("the program ends so")
         return [given, output]

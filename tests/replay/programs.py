@@ -43,21 +43,28 @@ class Op:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A workflow: its operations, whether it fails at the end, and the messages that it will wait for, by name."""
+    """A workflow: its operations, whether it fails at the end, and the messages that it will wait for, by name.
+
+    Where ``is_unnamed``, its operations are performed without their names.
+    """
 
     seed: int
     ops: list[Op]
     is_failing: bool
     messages: dict[str, int]
+    is_unnamed: bool = False
 
 
 def generate(seed: int) -> Program:
     """The program of ``seed``."""
     rng = random.Random(seed)
     ops = [Op(kind="checkpoint", name="checkpoint"), *_scope(rng, 0, is_racing=False)]
+    is_failing, is_unnamed = rng.random() < 0.25, rng.random() < 0.3
+    if is_unnamed:
+        ops = _unnamed(ops)
     messages: dict[str, int] = {}
     _count_messages(ops, "", 1, messages)
-    return Program(seed=seed, ops=ops, is_failing=rng.random() < 0.25, messages=messages)
+    return Program(seed=seed, ops=ops, is_failing=is_failing, messages=messages, is_unnamed=is_unnamed)
 
 
 def _scope(rng: random.Random, depth: int, *, is_racing: bool) -> list[Op]:
@@ -121,6 +128,18 @@ def _without_messages(ops: list[Op]) -> list[Op]:
         )
         for op in ops
     ]
+
+
+def _unnamed(ops: list[Op]) -> list[Op]:
+    """``ops`` with a join of one branch for what always has a name."""
+    changed = []
+    for op in ops:
+        below = {branch: _unnamed(inner) for branch, inner in op.below.items()}
+        if op.kind in ("map", "inline", "try_block"):
+            changed.append(Op(kind="join", name=op.name, variant="ok", below=below))
+        else:
+            changed.append(replace(op, below=below))
+    return changed
 
 
 def message_name(path: str) -> str:

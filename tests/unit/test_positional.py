@@ -21,12 +21,17 @@ from engine import (
     values,
 )
 from engine.activities import Activity
-from engine.entry import StepEntry, VersionCheckEntry
+from engine.bare import decode_entry
+from engine.entry import JoinEntry, StepEntry, VersionCheckEntry
 from engine.errors import InvalidIdError
+from engine.keys import HISTORY_PREFIX
+from engine.testing import MemoryDriver
 from tests.unit.bench import Bench
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+    from engine.entry import Entry
 
 Edit = list[tuple[str, int]]
 
@@ -247,6 +252,36 @@ async def test_a_step_that_failed_for_good_keeps_its_place() -> None:
     assert (await bench.through(workflow)).output == "done"
     assert bench.runs == {"fails": 1}
     assert places(bench) == {"two": "{2}"}
+
+
+async def test_a_join_whose_entry_a_crash_has_lost_goes_on_from_what_is_inside() -> None:
+    """Divided commits may carry what is inside before the join itself, which is written again and again."""
+    bench = Bench()
+
+    async def branch(ctx: Context) -> str:
+        await ctx.step(bench.giving("inside"))
+        await ctx.queue.next(names="go")
+        return "joined"
+
+    async def workflow(ctx: Context, _given: Any) -> dict[str, str]:
+        return await ctx.join({"b": branch})
+
+    async def other(ctx: Context, _given: Any) -> None:
+        await ctx.sleep(1)
+
+    await bench.once(workflow)
+    [lost] = [key for key, entry in _stored_entries(bench) if isinstance(entry.kind, JoinEntry)]
+    await bench.driver.delete(lost)
+    copy = Bench(MemoryDriver.load(bench.driver.dump()))
+    with pytest.raises(HistoryDivergedError, match="history has a join, race or loop of version 1"):
+        await copy.through(other)
+    bench.send("go")
+    assert (await bench.through(workflow)).output == {"b": "joined"}
+    assert bench.runs == {"inside": 1}
+
+
+def _stored_entries(bench: Bench) -> list[tuple[bytes, Entry]]:
+    return [(key, decode_entry(value)) for key, value in bench.stored().items() if key.startswith(HISTORY_PREFIX)]
 
 
 # --- editing ---------------------------------------------------------------------------------------------------------
