@@ -40,6 +40,8 @@ async def run(scope: Scope, name: str, body: Any, to: str, *, ignores_missing: b
     message = Message(id=sending.entry.id, name=name, body=data, sent_at=turn.clock.now())
     turn.storage.refusals[message.id] = sending.refused
     turn.storage.send(Outgoing(workflow_id=target, message=message))
+    # Others of this run may signal at the same moment: a commit may be divided between them, not within one.
+    turn.storage.close_group()
     # Whether it can be delivered shows when it is committed. What was recorded before it goes with the same commit.
     try:
         await turn.flush()

@@ -100,6 +100,36 @@ async def test_several_signals_of_one_name_are_recorded_apart() -> None:
     assert {"signal:news", "signal:news:2", "signal:news:3"} <= set(bench.entries())
 
 
+async def test_signals_to_many_at_once_are_divided_between_operations() -> None:
+    targets = [f"there-{number}" for number in range(60)]
+    missing = {targets[7], targets[31]}
+
+    async def crowd(ctx: Context, _given: Any) -> list[bool]:
+        async def tell(ctx: Context, target: str) -> bool:
+            return await ctx.signal("news", target, to=target, missing="ignore")
+
+        return await ctx.map("all", targets, tell, concurrency=60)
+
+    world = MemoryWorld()
+    for target in targets:
+        if target not in missing:
+            world.start(target, receiver, 1)
+    world.start("here", crowd)
+    world.drivers["here"].latency_s = 0.001
+    world.drivers["here"].commit_messages_max = 9  # type: ignore[attr-defined]  # as a store with a limit declares it
+    await world.drive()
+    assert output(world, "here") == [target not in missing for target in targets]
+    assert all(output(world, target) == [target] for target in targets if target not in missing)
+    commits = world.drivers["here"].commits
+    assert max(len(commit.outgoing) for commit in commits) == 9
+    assert sum(len(commit.outgoing) for commit in commits) == 58
+    assert len(commits) < 20
+    for commit in commits:
+        # What says that a signal was sent is in the commit that sends it.
+        written = b"".join(value for _, value in commit.puts)
+        assert all(outgoing.message.id.encode() in written for outgoing in commit.outgoing)
+
+
 # --- nobody there ----------------------------------------------------------------------------------------------------
 
 
