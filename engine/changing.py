@@ -31,6 +31,7 @@ class Changing(Operating):
             original_type: one of step, loop, sleep, message, rollback_checkpoint, join, race, version_check.
         """
         if name is None:
+            self._refuse_version("removed")
             return self._scope.operation("removed", version.removed_here(self._scope, original_type))
         return self._perform(name, "removed", lambda used: version.removed(self._scope, used, original_type))
 
@@ -43,4 +44,5 @@ class Changing(Operating):
 
         Versions count from that of the scope, which is 1 but in what was inserted with ``ctx.v(n)``.
         """
+        self._refuse_version("check_version")
         return self._scope.operation("check_version", version.check_version(self._scope, latest))

@@ -37,7 +37,7 @@ class Operating:
 
     def _refuse_version(self, name: str) -> None:
         if self._version is not None:
-            raise ValueError(f"{name!r} has a name; ctx.v(n) is for operations without one, see ctx.get_version")
+            raise ValueError(f"ctx.v(n) is for operations that stand at a place and may be put in, not for {name!r}")
 
     async def _placed(self, kind: str, work: Callable[[str], Coroutine[Any, Any, T]]) -> T:
         scope = self._scope

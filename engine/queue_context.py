@@ -112,4 +112,5 @@ class Queue(Operating):
 
     def send(self, name: str, body: Any = None) -> Coroutine[Any, Any, None]:
         """Put a message into this workflow's own inbox, once however often the workflow is replayed."""
+        self._refuse_version(f"send:{name}")
         return self._scope.operation(f"send:{name}", queue.send(self._scope, name, body))

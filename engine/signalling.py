@@ -37,5 +37,6 @@ class Signalling(Operating):
         """
         if not name or not to:
             raise InvalidIdError("a signal needs the name of a message and the id of a workflow")
+        self._refuse_version(f"signal:{name}")
         work = signal.run(self._scope, name, body, to, ignores_missing=missing == "ignore")
         return self._scope.operation(f"signal:{name}", work)

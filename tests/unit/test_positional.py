@@ -504,35 +504,28 @@ async def test_a_scope_that_a_workflow_has_begun_keeps_its_sort() -> None:
         await bench.through(named)
 
 
-async def test_wrong_uses_are_refused() -> None:
-    async def named(ctx: Context, _given: Any) -> None:
-        await ctx.v(2).step("a", echo, "a")
+NOT_HERE = r"ctx.v\(n\) is for operations that stand at a place and may be put in, not for"
+WRONG_USES: list[tuple[Callable[[Context], Any], type[Exception], str]] = [
+    (lambda ctx: ctx.v(2).step("a", echo, "a"), ValueError, NOT_HERE),
+    (lambda ctx: ctx.v(2).queue.next("a"), ValueError, NOT_HERE),
+    (lambda ctx: ctx.v(2).queue.send("a"), ValueError, NOT_HERE),
+    (lambda ctx: ctx.v(2).signal("a", to="b"), ValueError, NOT_HERE),
+    (lambda ctx: ctx.v(2).check_version(2), ValueError, NOT_HERE),
+    (lambda ctx: ctx.v(2).removed(original_type="step"), ValueError, NOT_HERE),
+    (lambda ctx: ctx.v(0).step(echo, "a"), InvalidIdError, "integer from 1 on"),
+    (lambda ctx: ctx.check_version(0), InvalidIdError, "integer from 1 on"),
+    (lambda ctx: ctx.step(1), TypeError, "step takes a name and a function"),  # type: ignore[call-overload]
+    (lambda ctx: ctx.step("name"), TypeError, r"step\('name'\) needs a function"),  # type: ignore[call-overload]
+]
 
-    async def activity(ctx: Context, _given: Any) -> None:
-        await ctx.v(2).queue.next("a")
 
-    async def zero(ctx: Context, _given: Any) -> None:
-        await ctx.v(0).step(echo, "a")
+@pytest.mark.parametrize(("use", "kind", "message"), WRONG_USES)
+async def test_wrong_uses_are_refused(use: Callable[[Context], Any], kind: type[Exception], message: str) -> None:
+    async def workflow(ctx: Context, _given: Any) -> None:
+        await use(ctx)
 
-    async def no_number(ctx: Context, _given: Any) -> None:
-        await ctx.check_version(0)
-
-    async def nothing(ctx: Context, _given: Any) -> None:
-        await ctx.step(1)  # type: ignore[call-overload]  # the fault under test
-
-    async def no_function(ctx: Context, _given: Any) -> None:
-        await ctx.step("name")  # type: ignore[call-overload]  # the fault under test
-
-    for workflow, kind, message in (
-        (named, ValueError, r"'a' has a name; ctx.v\(n\) is for"),
-        (activity, ValueError, r"'a' has a name; ctx.v\(n\) is for"),
-        (zero, InvalidIdError, "integer from 1 on"),
-        (no_number, InvalidIdError, "integer from 1 on"),
-        (nothing, TypeError, "step takes a name and a function"),
-        (no_function, TypeError, r"step\('name'\) needs a function"),
-    ):
-        with pytest.raises(kind, match=message):
-            await Bench().through(workflow)
+    with pytest.raises(kind, match=message):
+        await Bench().through(workflow)
 
 
 async def test_one_that_is_not_awaited_is_told_of() -> None:
