@@ -301,8 +301,9 @@ async def _tidy_up(table: Table, head: Head, now: int) -> None:
     """Take an ended workflow out of the index ``due``, and from an operator who died before telling it what to do."""
     # One who lives is about to let it go on, and counts on its being due; one whose lease is over is fenced first.
     is_left = Condition(
-        "#epoch = :epoch AND attribute_exists(#due_at) AND (attribute_not_exists(#owner) OR #lease_until <= :now)",
-        {":epoch": number(head.epoch), ":now": number(now)},
+        "#epoch = :epoch AND #seq = :seq AND attribute_exists(#due_at)"
+        " AND (attribute_not_exists(#owner) OR #lease_until <= :now)",
+        {":epoch": number(head.epoch), ":seq": number(head.seq), ":now": number(now)},
     )
     fences = {} if head.owner is None else {"epoch": 1}
     leave = Change(removes=(*DUE_ATTRIBUTES, "owner", "lease_until"), adds=fences)
