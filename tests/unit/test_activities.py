@@ -80,9 +80,9 @@ async def test_an_activity_is_a_step_of_its_name_whose_value_keeps_its_type() ->
         return [isinstance(receipt, Receipt), receipt.order == Order("o-1", 990), receipt.attempt, receipt.key]
 
     bench = Bench()
-    result = await bench.through(workflow)
-    assert result.output[:3] == [True, True, 1]
-    assert result.output[3].startswith(f"{WORKFLOW_ID}/")
+    output: Any = (await bench.through(workflow)).output
+    assert output[:3] == [True, True, 1]
+    assert output[3].startswith(f"{WORKFLOW_ID}/")
     assert calls == ["o-1"]
     assert list(bench.entries()) == ["charge", "wait"]
 
