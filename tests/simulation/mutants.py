@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from adapters.dynamodb import compaction, driver, hold, inbox, lease, log, partition, plan, table, tickets
-from adapters.dynamodb.errors import ConditionFailedError
-from adapters.dynamodb.expressions import Change, Condition, number
+from adapters.dynamodb.expressions import Change, Condition
 from adapters.dynamodb.inbox import Accepted
-from adapters.dynamodb.items import DUE_ATTRIBUTES, HEAD, key
 from engine import storage
 from engine.entry import EntryStatus, SleepEntry, SleepState
 from engine.errors import StoreUnavailableError
@@ -199,16 +197,6 @@ def _released_not_due() -> list[Patch]:
     return [(hold.Hold, "_change", mutant)]
 
 
-def _held_is_tidied_up() -> list[Patch]:
-    async def mutant(table: Any, head: Any, _now: int) -> None:
-        if head.due_at is not None:
-            condition = Condition("#epoch = :epoch", {":epoch": number(head.epoch)})
-            with contextlib.suppress(ConditionFailedError):
-                await table.update(key(head.workflow_id, HEAD), Change(removes=DUE_ATTRIBUTES), condition)
-
-    return [(lease, "_tidy_up", mutant)]
-
-
 # --- 5: all or nothing -----------------------------------------------------------------------------------------------
 
 
@@ -339,7 +327,6 @@ MUTANTS = [
     Mutant(name="a ticket does not make due", law=4, patches=_ticket_not_due),
     Mutant(name="an alarm is not due", law=4, patches=_alarm_not_due),
     Mutant(name="what is released is not due", law=4, patches=_released_not_due),
-    Mutant(name="what an operator holds is tidied up", law=4, patches=_held_is_tidied_up),
     Mutant(name="a transaction item by item", law=5, patches=_one_by_one),
     Mutant(name="HEAD keeps the old state", law=5, patches=_state_left_behind),
     Mutant(name="the inbox of what ended stays open", law=5, patches=_inbox_left_open),

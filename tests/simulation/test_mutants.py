@@ -22,7 +22,6 @@ SLOW = frozenset(
         "due is cleared in spite of an outstanding ticket",
         "a cancel is overwritten",
         "what has ended is cancelled",
-        "what an operator holds is tidied up",
     }
 )
 
