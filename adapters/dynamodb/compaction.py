@@ -54,7 +54,11 @@ async def compact(table: Table, head: Head, fold: log.Fold, keys: Keys) -> Head:
         {":epoch": number(head.epoch), ":seq": number(head.seq)},
     )
     # Both in full, not as a difference: a pointer whose answer was lost may be stored, and ``head`` not know of it.
-    sets = {"snapshot_seq": number(head.seq), "snapshot_parts": number(len(parts))}
+    sets = {
+        "snapshot_seq": number(head.seq),
+        "snapshot_parts": number(len(parts)),
+        "folded_items": number(head.log_items),
+    }
     await table.update(key(head.workflow_id, HEAD), Change(sets=sets), mine)
     fold.compacted(len(data))
     keys.stale = [name for name in (*keys.live, *keys.stale) if name not in names]
@@ -63,4 +67,4 @@ async def compact(table: Table, head: Head, fold: log.Fold, keys: Keys) -> Head:
     with suppress(StoreUnavailableError):
         await table.batch_write([], [key(head.workflow_id, name) for name in keys.stale])
         keys.stale = []
-    return replace(head, snapshot_seq=head.seq, snapshot_parts=len(parts))
+    return replace(head, snapshot_seq=head.seq, snapshot_parts=len(parts), folded_items=head.log_items)

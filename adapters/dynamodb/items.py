@@ -30,7 +30,18 @@ ACTIVE = "active"
 """The list group of every workflow that has not ended; the ended states are groups of their own."""
 
 _OPTIONAL_NUMBERS = ("lease_until", "wake_at", "schedule_at", "ended_at")
-_COUNTERS = ("snapshot_seq", "snapshot_parts", "deaths", "wakes", "inbox_done", "gap_n", "gap_at", "purging_at")
+_COUNTERS = (
+    "snapshot_seq",
+    "snapshot_parts",
+    "log_items",
+    "folded_items",
+    "deaths",
+    "wakes",
+    "inbox_done",
+    "gap_n",
+    "gap_at",
+    "purging_at",
+)
 _OPTIONAL_TEXTS = ("owner", "flush")
 
 TYPES_KEY: Item = {PARTITION_KEY: text("\0"), SORT_KEY: text("TYPES")}
@@ -45,6 +56,7 @@ class Head(Struct, frozen=True, kw_only=True):
         owner: who holds the lease, or None; ``lease_until`` is until when.
         seq: number of the last commit; ``flush`` is that commit's id.
         snapshot_seq: commits up to this one are folded into ``snapshot_parts`` SNAP items; 0 where none are.
+        log_items: how many LOG items were ever written; ``folded_items`` of them are folded into the snapshot.
         wake_at: the alarm, ``due_at`` when someone must look, ``schedule_at`` when a schedule was set to go off.
         waiting: the message names waited for, ``()`` for any; None where none is.
         deaths: claims since the last commit whose holder never released.
@@ -66,6 +78,8 @@ class Head(Struct, frozen=True, kw_only=True):
     flush: str = ""
     snapshot_seq: int = 0
     snapshot_parts: int = 0
+    log_items: int = 0
+    folded_items: int = 0
     wake_at: int | None = None
     schedule_at: int | None = None
     due_at: int | None = None
@@ -208,6 +222,8 @@ def decode_head(item: Item) -> Head:
         flush=item["flush"]["S"] if "flush" in item else "",
         snapshot_seq=integer(item, "snapshot_seq"),
         snapshot_parts=integer(item, "snapshot_parts"),
+        log_items=integer(item, "log_items"),
+        folded_items=integer(item, "folded_items"),
         wake_at=optional_integer(item, "wake_at"),
         schedule_at=optional_integer(item, "schedule_at"),
         due_at=optional_integer(item, DUE_AT),

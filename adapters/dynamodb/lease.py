@@ -27,6 +27,7 @@ from adapters.dynamodb.limits import WORKER_POLL_INTERVAL_S
 from adapters.dynamodb.log import Fold
 from adapters.dynamodb.plan import Lease
 from adapters.dynamodb.reading import read_partition
+from adapters.dynamodb.table import sleep
 from adapters.dynamodb.tickets import Account, Inbox
 from engine.errors import (
     CorruptHistoryError,
@@ -39,6 +40,7 @@ from engine.errors import (
 from engine.lifecycle import ENDED
 
 if TYPE_CHECKING:
+    from adapters.dynamodb.partition import Partition
     from adapters.dynamodb.table import Connection, Table
 
 
@@ -93,6 +95,9 @@ _FREE = Condition(f"attribute_exists(#pk) AND attribute_not_exists(#owner) AND {
 _ACTIVE = Condition(f"attribute_exists(#pk) AND {_NOT_ENDED}", _ENDED_VALUES)
 _EXISTS = Condition("attribute_exists(#pk) AND attribute_not_exists(#purging_at)")
 _LOOKS_MAX = 5
+_LOOK_AGAIN_S = 0.02
+"""Seconds before what a load did not show is looked for again; doubled each time. Design choice: a transaction settles
+in milliseconds."""
 
 
 class Claims:
@@ -198,8 +203,8 @@ async def _load(connection: Connection, lease: Lease, taken: _Taken) -> Claim:
 
 async def _load_driver(connection: Connection, lease: Lease, head: Head) -> DynamoDriver | None:
     """A driver over what is stored; None where somebody took over in the meantime."""
-    partition = await read_partition(connection.table, head.workflow_id)
-    if partition.head is None or partition.head.epoch != head.epoch:
+    partition = await _read_whole(connection, head)
+    if partition is None:
         return None
     inbox = _inbox(head)
     inbox.look(
@@ -216,6 +221,22 @@ async def _load_driver(connection: Connection, lease: Lease, head: Head) -> Dyna
         inbox=inbox,
         keys=Keys(live=partition.live_keys(head), stale=partition.stale_keys(head)),
     )
+
+
+async def _read_whole(connection: Connection, head: Head) -> Partition | None:
+    """Everything that ``head`` stands on; None where somebody took over in the meantime.
+
+    Raises:
+        CorruptHistoryError: LOG items are missing, and do not appear.
+    """
+    for look in range(_LOOKS_MAX):
+        partition = await read_partition(connection.table, head.workflow_id)
+        if partition.head is None or partition.head.epoch != head.epoch:
+            return None
+        if partition.is_whole(head):
+            return partition
+        await sleep(connection.clock, _LOOK_AGAIN_S * 2**look)
+    raise CorruptHistoryError(f"{head.workflow_id!r} lacks items of its log: {head.log_items} were ever written")
 
 
 def _blind_driver(connection: Connection, lease: Lease, head: Head) -> DynamoDriver:

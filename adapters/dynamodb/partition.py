@@ -136,6 +136,14 @@ class Partition:
                 folded.apply(log.decode(data, f"the commit {seq} of {head.workflow_id!r}"), len(data))
         return folded
 
+    def is_whole(self, head: Head) -> bool:
+        """Whether every LOG item that ``head`` stands on was read.
+
+        A Query is no snapshot: it may show a transaction's HEAD and not yet its LOG.
+        """
+        found = sum(head.snapshot_seq < _seq_of(name) <= head.seq for name in self._logs)
+        return found >= head.log_items - head.folded_items
+
     def live_keys(self, head: Head) -> list[str]:
         """The sort keys of the log and snapshot that ``head`` stands on: what the next snapshot replaces."""
         live = [key for key in self._logs if head.snapshot_seq < _seq_of(key)]

@@ -227,6 +227,7 @@ def plan_commit(turn: Turn, commit: Commit, posted: Sequence[Posted]) -> Plan:
     record = log.record_of(commit)
     parts = [] if record.is_empty else log.cut(log.encode(record))
     log_keys = [log_key(after.seq, part) for part in range(len(parts))]
+    after = replace(after, log_items=after.log_items + len(log_keys))
     removed, added = _moves(head.workflow_id, commit, turn.inbox, posted)
     actions = [update_action(key(head.workflow_id, HEAD), head_change(head, after), is_mine(head))]
     posts = any(post.workflow_id == head.workflow_id for post in posted)

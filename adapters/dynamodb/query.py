@@ -120,9 +120,10 @@ async def read_history(table: Table, workflow_id: str) -> tuple[Head, Fold]:
             raise WorkflowNotFoundError(f"no workflow has the id {workflow_id!r}")
         stored = await table.get(key(workflow_id, HEAD))
         # A Query is no snapshot: where the log was folded while we read it, what we have may have holes.
-        if stored is not None and decode_head(stored).snapshot_seq == partition.head.snapshot_seq:
+        is_same = stored is not None and decode_head(stored).snapshot_seq == partition.head.snapshot_seq
+        if is_same and partition.is_whole(partition.head):
             return partition.head, partition.fold(partition.head)
-    raise StoreUnavailableError(f"the log of {workflow_id!r} was folded each time it was read")
+    raise StoreUnavailableError(f"the log of {workflow_id!r} was not whole any time it was read")
 
 
 async def outcome(table: Table, workflow_id: str) -> Outcome:

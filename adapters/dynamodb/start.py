@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from adapters.dynamodb import log
 from adapters.dynamodb.errors import ConditionFailedError, TransactionRefusedError
@@ -90,8 +91,9 @@ class Starts:
         return await self._write(head, workflow_input)
 
     async def _write(self, head: Head, workflow_input: bytes) -> Started:
-        actions = [put_action(encode_head(head), Condition("attribute_not_exists(#pk)"))]
         parts = log.cut(log.encode(log.Record(puts=[(INPUT_KEY, workflow_input)])))
+        head = replace(head, log_items=len(parts))
+        actions = [put_action(encode_head(head), Condition("attribute_not_exists(#pk)"))]
         actions += [
             put_action({**key(head.workflow_id, log_key(head.seq, part)), "b": binary(data)})
             for part, data in enumerate(parts)

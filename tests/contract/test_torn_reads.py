@@ -1,0 +1,62 @@
+"""A Query is no snapshot: it may show the HEAD of a transaction whose LOG it does not show yet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from adapters.dynamodb.store import Unreadable
+from engine.commit import Commit
+from engine.errors import CorruptHistoryError, StoreUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from tests.contract.aws import Place
+
+
+async def torn(place: Place) -> Callable[[], Awaitable[Any]]:
+    """A workflow whose last commit a reader does not see whole; the answer makes it appear."""
+    driver = await place.started()
+    await driver.commit(Commit(puts=[(b"k", b"v")]))
+    await driver.release(wake_at=place.clock.now())
+    last = [item for name, item in sorted((await place.items()).items()) if name.startswith("LOG#")][-1]
+    address = {name: last[name] for name in ("pk", "sk")}
+    await place.client.delete_item(TableName=place.table, Key=address)
+
+    async def appear() -> None:
+        await place.client.put_item(TableName=place.table, Item=last)
+
+    return appear
+
+
+async def test_a_claim_looks_again_until_the_log_is_whole(place: Place) -> None:
+    appear = await torn(place)
+    place.client.plan["query"] = [None, None, appear]
+    driver = await place.claimed()
+    assert dict(await driver.list(b""))[b"k"] == b"v"
+
+
+async def test_a_history_looks_again_too(place: Place) -> None:
+    appear = await torn(place)
+    place.client.plan["query"] = [None, appear]
+    assert dict(await place.store.history("w"))[b"k"] == b"v"
+
+
+async def test_what_never_appears_is_a_corrupt_history_and_not_an_older_one(place: Place) -> None:
+    await torn(place)
+    claim = await place.store.claim("w")
+    assert isinstance(claim, Unreadable)
+    assert isinstance(claim.error, CorruptHistoryError)
+    with pytest.raises(StoreUnavailableError):
+        await place.store.history("w")
+
+
+async def test_a_folded_log_is_whole_without_what_was_folded(place: Place) -> None:
+    driver = await place.started()
+    for number in range(60):
+        await driver.commit(Commit(puts=[(b"k", bytes([number]) * 4000)]))
+    assert any(name.startswith("SNAP#") for name in await place.items())
+    await driver.release(wake_at=place.clock.now())
+    assert dict(await (await place.claimed()).list(b""))[b"k"] == bytes([59]) * 4000
