@@ -66,6 +66,8 @@ class EngineDriver(Protocol):
             ``message_driver`` and the alarm one after the other, as the reference engine does.
         worker_poll_interval: seconds; a sleep shorter than this is waited for in memory.
         value_bytes_max: the largest user value, in bytes of CBOR.
+        wakes_early: optional; alarms may come up to ``worker_poll_interval`` early, so whatever is due within that,
+            a retry or a message's deadline too, is waited for in memory.
         commit_bytes_max: optional; bytes that one commit may carry. What is more goes in several, each sound by itself.
         commit_messages_max: optional; messages that one commit may move, where a reply counts twice.
         deaths: how many runs died since the last commit; 0 where unknown.

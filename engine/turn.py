@@ -270,10 +270,13 @@ class Turn:
             self._resume(wait, wait.signal)
 
     def has_short_wait(self) -> bool:
-        """Whether somebody's sleep is so nearly over that the run waits for it in memory."""
+        """Whether a wait is so nearly over that the run stays for it: a sleep, or any where alarms come early."""
         soon = self.clock.now() + self.driver.worker_poll_interval * 1000
+        # Yielding to an alarm that comes early would only run the workflow again before its time, and again.
+        is_any = getattr(self.driver, "wakes_early", False)
         return any(
-            wait.is_short and wait.signal.deadline is not None and wait.signal.deadline < soon for wait in self._waits
+            (wait.is_short or is_any) and wait.signal.deadline is not None and wait.signal.deadline < soon
+            for wait in self._waits
         )
 
     def resume_due(self) -> bool:

@@ -89,6 +89,11 @@ class DynamoDriver:
         return WORKER_POLL_INTERVAL_S
 
     @property
+    def wakes_early(self) -> bool:
+        """True: SQS delays are whole seconds, so an alarm may come up to one second before its time."""
+        return True
+
+    @property
     def value_bytes_max(self) -> int:
         """Largest user value, in bytes of CBOR."""
         return VALUE_BYTES_MAX
