@@ -6,22 +6,41 @@ import ast
 import functools
 from typing import TYPE_CHECKING
 
+from infra.fault import DeployError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 
-def followed(folder: Path, modules: list[Path], left_out: frozenset[str]) -> list[Path]:
-    """Those modules and packages, and those of ``folder`` that they import, and so on; sorted, without ``left_out``.
+class NameTakenError(DeployError):
+    """A module or package of the author's has the name of one of torpor's; inside a function only one can be there."""
+
+    def __init__(self, place: Path) -> None:
+        super().__init__(
+            f"{place} has the name of torpor's own package {place.stem}, and inside a function only one of them "
+            f"can be imported: rename yours."
+        )
+
+
+def followed(folder: Path, modules: list[Path], taken: frozenset[str]) -> list[Path]:
+    """Those modules and packages, and those of ``folder`` that they import, and so on; sorted.
 
     What is imported by a name that is made up at run time cannot be seen here.
+
+    Raises:
+        DeployError: one that is imported has a name that is ``taken`` by a package of torpor.
     """
     found = set(modules)
     ahead = list(modules)
     while ahead:
-        for name in _imported(ahead.pop()) - left_out:
+        for name in _imported(ahead.pop()):
             beside = _beside(folder, name)
-            if beside is not None and beside not in found:
+            if beside is None:
+                continue
+            if name in taken:
+                raise NameTakenError(beside)
+            if beside not in found:
                 found.add(beside)
                 ahead.append(beside)
     return sorted(found)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from infra.environment import MINISTACK, find_uv
 from infra.fault import DeployError
-from infra.imports import followed
+from infra.imports import NameTakenError, followed
 from infra.place import BUILD, IS_CHECKOUT, LOCKS, ROOT, function
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 ROOMS = ("engine", "adapters", "handlers")
 """What of torpor runs inside a function."""
+
+TAKEN = frozenset({*ROOMS, "infra"})
+"""Names that an author's modules cannot have: beside torpor's own, only one of the two can be imported."""
 
 OWN = ("app.py", "app/__init__.py")
 """Where workflows are looked for unless ``--app`` says otherwise."""
@@ -76,12 +79,18 @@ class Application:
         """The files and folders of the top-level modules, and of those beside them that they import.
 
         Raises:
-            DeployError: one of ``modules`` is nowhere.
+            DeployError: one of ``modules`` is nowhere, or one of these has the name of a package of torpor's.
         """
-        tops = {name.strip().split(".")[0] for name in self.modules.split(",")} - set(ROOMS)
-        named = [self._find(top) for top in sorted(tops)]
-        # In our own folder everything is beside everything, and what is needed is named.
-        return named if self.folder == ROOT else followed(self.folder, named, frozenset({*ROOMS, "infra"}))
+        tops = {name.strip().split(".")[0] for name in self.modules.split(",")}
+        named = [self._find(top) for top in sorted(tops - set(ROOMS))]
+        if self.folder == ROOT:
+            # In our own folder everything is beside everything, and what is needed is named.
+            return named
+        for top in sorted(tops & TAKEN):
+            for place in (self.folder / top, self.folder / f"{top}.py"):
+                if place.exists():
+                    raise NameTakenError(place)
+        return followed(self.folder, named, TAKEN)
 
     def _find(self, top: str) -> Path:
         for folder in (self.folder, ROOT):

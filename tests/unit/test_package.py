@@ -50,6 +50,20 @@ def test_what_the_modules_import_from_beside_them_comes_along(tmp_path: Path) ->
     assert found == {"app.py", "words.py", "shop", "letters", "broken.py"}
 
 
+@pytest.mark.parametrize("taken", ["engine", "adapters", "handlers", "infra"])
+@pytest.mark.parametrize("shape", ["{}.py", "{}/__init__.py"])
+def test_a_name_of_torpors_own_is_refused(tmp_path: Path, taken: str, shape: str) -> None:
+    (tmp_path / "app.py").write_text(f"from {taken}.orders import order\n")
+    place = tmp_path / shape.format(taken)
+    place.parent.mkdir(exist_ok=True)
+    place.touch()
+    for modules in ("app", f"{taken}.orders"):
+        with pytest.raises(DeployError, match=f"own package {taken}, .*: rename yours"):
+            Application(modules=modules, folder=tmp_path).sources()
+    (tmp_path / "app.py").write_text("import json\n")
+    assert Application(modules="app", folder=tmp_path).sources() == [tmp_path / "app.py"]
+
+
 def test_without_app_py_a_clone_runs_its_example(tmp_path: Path) -> None:
     assert Application.of(None, tmp_path).modules == "examples.orders"
     assert Application.of("shop", tmp_path).modules == "shop"
