@@ -30,6 +30,9 @@ PAGE_MAX = 100
 CELL_MAX = 60
 """Characters of a value in a table; ``--json`` shows it whole. Design choice."""
 
+ERROR_MAX = 200
+"""Characters of the error of a failed workflow that ``get`` shows; ``--output`` tells it whole. Design choice."""
+
 POLL_S = 1.0
 """Seconds between two looks of ``watch``. Design choice."""
 
@@ -84,6 +87,8 @@ def get(arguments: Namespace) -> None:
     if arguments.json:
         _print_json(known)
         return
+    if known.get("state") == "failed":
+        known = {**known, "error": _why(_ending(api, arguments.id, 0))}
     width = max(map(len, known), default=0)
     for name, value in known.items():
         print(f"{name:<{width}}  {_short(value)}")
@@ -240,11 +245,21 @@ def _print_ending(arguments: Namespace, ending: dict[str, Any]) -> None:
     elif state == "completed":
         _print_json(ending.get("output"))
     if state == "failed":
-        error = ending.get("error") or {}
-        told = error if isinstance(error, dict) else {"message": error}
-        raise DeployError(f"{ending['id']} failed: {told.get('name', 'Error')}: {told.get('message', '')}")
+        raise DeployError(f"{ending['id']} failed: {_told_error(ending)}")
     if state != "completed":
         raise DeployError(f"{ending['id']} is {state} and has no output{'' if state in ENDED else ' yet'}.")
+
+
+def _told_error(ending: dict[str, Any]) -> str:
+    error = ending.get("error") or {}
+    told = error if isinstance(error, dict) else {"message": error}
+    return f"{told.get('name', 'Error')}: {told.get('message', '')}"
+
+
+def _why(ending: dict[str, Any]) -> str:
+    """Why a workflow failed, on one line."""
+    line = " ".join(_told_error(ending).split())
+    return line if len(line) <= ERROR_MAX else f"{line[: ERROR_MAX - 1]}…"
 
 
 def _print_json(value: Any) -> None:

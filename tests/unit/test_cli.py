@@ -197,6 +197,20 @@ def test_no_output_is_exit_code_1(
     assert words in capsys.readouterr().err
 
 
+def test_get_says_why_a_workflow_failed(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    known = {"id": "x", "state": "failed"}
+    error = {"name": "CardRefused", "message": "the bank\nsays " + "no " * 100}
+    api.answer((200, known), (200, {**known, "error": error}))
+    assert torpor(api, "get", "x") == 0
+    assert [asked["path"] for asked in api.asked] == ["/workflows/x", "/workflows/x/output"]
+    row = capsys.readouterr().out.splitlines()[-1]
+    assert row.startswith("error  CardRefused: the bank says no no ")
+    assert len(row.removeprefix("error  ")) == 200
+    api.answer((200, {"id": "x", "state": "running"}))
+    assert torpor(api, "get", "x") == 0
+    assert "error" not in capsys.readouterr().out
+
+
 def test_watch_prints_each_state_once(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
     api.answer(
         (200, {"id": "x", "state": "running"}),
