@@ -229,8 +229,7 @@ def _short(ending: dict[str, Any]) -> str:
 def _keep(stack: LocalStack, view: View) -> None:
     """Leave the stack to whoever wants to look around, until Ctrl-C."""
     note = DevNote(endpoint=stack.endpoint, host=stack.api_host, pid=os.getpid(), outputs=stack.outputs)
-    path = note.write(Path.cwd())
-    try:
+    with note.held(Path.cwd()):
         view.heading("the stack stays; Ctrl-C ends it")
         view.line(f"  AWS endpoint  {stack.endpoint}")
         view.line(f"  HTTP API      {stack.endpoint} with the header Host: {stack.api_host}")
@@ -239,8 +238,6 @@ def _keep(stack: LocalStack, view: View) -> None:
             view.line(f"    .venv/bin/torpor {command}")
         while stack.ministack.is_running:
             wait(1.0)
-    finally:
-        path.unlink(missing_ok=True)
 
 
 def main() -> int:

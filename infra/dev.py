@@ -17,11 +17,10 @@ from infra.local_stack import FUNCTIONS, LocalStack
 from infra.ministack import wait
 from infra.package import ROOMS, Application
 from infra.place import ROOT, TEMPLATE
-from infra.target import NOTE, DevNote
+from infra.target import NOTE, DevNote, refuse_second
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterator
 
 ROUND_S = 0.5
 """Seconds between two looks at sources and logs. Design choice."""
@@ -37,6 +36,7 @@ SHOWN_ELSEWHERE = frozenset({"timestamp", "level", "logger", "message", "excepti
 
 def run(arguments: Namespace) -> None:
     """Run the local stack until Ctrl-C or SIGTERM; raises DeployError where it does not start, or ends by itself."""
+    refuse_second(Path.cwd())
     application = Application.of(arguments.app, Path.cwd())
     # Before anything is started: a module that is nowhere is the author's to name.
     seen = _sources(application)
@@ -54,7 +54,7 @@ def _serve(arguments: Namespace, application: Application, seen: Seen) -> NoRetu
     began = clock.now()
     with (
         LocalStack.start(application=application, parameters=dict(arguments.parameter), report=_report) as stack,
-        _noted(stack) as note,
+        _note_of(stack).held(Path.cwd()) as note,
     ):
         _report(f"ready after {(clock.now() - began) / 1000:.1f} s; Ctrl-C ends it")
         _print_places(stack, note)
@@ -73,15 +73,9 @@ def _report(line: str) -> None:
     print(f"torpor dev: {line}", flush=True)
 
 
-@contextlib.contextmanager
-def _noted(stack: LocalStack) -> Iterator[Path]:
-    """Other commands find the stack by a note while it runs."""
-    note = DevNote(endpoint=stack.endpoint, host=stack.api_host, pid=os.getpid(), outputs=stack.outputs)
-    path = note.write(Path.cwd())
-    try:
-        yield path
-    finally:
-        path.unlink(missing_ok=True)
+def _note_of(stack: LocalStack) -> DevNote:
+    """By it other commands find the stack while it runs."""
+    return DevNote(endpoint=stack.endpoint, host=stack.api_host, pid=os.getpid(), outputs=stack.outputs)
 
 
 def _print_places(stack: LocalStack, note: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import socket
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import botocore.session
@@ -18,10 +20,16 @@ from infra.aws import LOCAL_ACCESS_KEY, LOCAL_REGION, LOCAL_SECRET_KEY, client
 from infra.fault import DeployError
 from infra.local_stack import local_api
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 
 NOTE = Path(".torpor") / "dev.json"
 """Where ``torpor dev`` writes, in the folder it was started in, how to reach its stack."""
+
+CONNECT_TIMEOUT_S = 2.0
+"""Seconds in which a local AWS that still runs takes a connection. Design choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,17 +56,53 @@ class DevNote:
         path.write_text(json.dumps(fields, indent=2) + "\n")
         return path
 
+    @contextlib.contextmanager
+    def held(self, folder: Path) -> Iterator[Path]:
+        """The note below ``folder`` for as long as this is open; gives its path.
+
+        Raises:
+            DeployError: another one runs there.
+        """
+        refuse_second(folder)
+        path = self.write(folder)
+        try:
+            yield path
+        finally:
+            # By now it may be somebody else's.
+            if self.read(folder) == self:
+                path.unlink(missing_ok=True)
+
+    @classmethod
+    def read(cls, folder: Path) -> DevNote | None:
+        """The note in ``folder`` itself, whether what wrote it still runs or not; None where there is none."""
+        try:
+            return cls(**json.loads((folder / NOTE).read_text()))
+        except (OSError, ValueError, TypeError):
+            return None
+
     @classmethod
     def find(cls, folder: Path) -> DevNote | None:
         """The note of a ``torpor dev`` that still runs, started in ``folder`` or one above it."""
         for place in (folder, *folder.parents):
-            try:
-                note = cls(**json.loads((place / NOTE).read_text()))
-            except (OSError, ValueError, TypeError):
-                continue
-            if _is_alive(note.pid):
+            note = cls.read(place)
+            if note is not None and _is_alive(note.pid):
                 return note
         return None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process is there and its stack answers: the number alone may be another process's by now."""
+        return _is_alive(self.pid) and _is_listening(self.endpoint)
+
+
+def refuse_second(folder: Path) -> None:
+    """Raise DeployError where a ``torpor dev`` runs that was started in ``folder``."""
+    note = DevNote.read(folder)
+    if note is not None and note.is_running:
+        raise DeployError(
+            f"a torpor dev runs here already (pid {note.pid}, endpoint {note.endpoint}). End it, or start this one in "
+            f"another folder."
+        )
 
 
 def _is_alive(pid: int) -> bool:
@@ -68,6 +112,15 @@ def _is_alive(pid: int) -> bool:
         return False
     except PermissionError:
         return True
+    return True
+
+
+def _is_listening(address: str) -> bool:
+    target = urlsplit(address)
+    try:
+        socket.create_connection((target.hostname or "", target.port or 0), CONNECT_TIMEOUT_S).close()
+    except OSError:
+        return False
     return True
 
 

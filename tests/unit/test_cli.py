@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from infra.cli import main
+from infra.fault import DeployError
 from infra.target import DevNote, find_api
 
 if TYPE_CHECKING:
@@ -313,6 +314,45 @@ def test_a_running_dev_is_found_from_folders_below_it(
 def test_a_dev_that_has_ended_is_not_found(tmp_path: Path) -> None:
     DevNote(endpoint="http://127.0.0.1:9", host="h", pid=2**22 + 1, outputs={}).write(tmp_path)
     assert DevNote.find(tmp_path) is None
+
+
+def note_at(url: str, pid: int) -> DevNote:
+    return DevNote(endpoint=url, host="h", pid=pid, outputs={})
+
+
+def test_a_second_dev_in_a_folder_is_refused(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = note_at(api.url, os.getpid())
+    first.write(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as exit_:
+        main(["dev"])
+    assert exit_.value.code == 1
+    assert f"a torpor dev runs here already (pid {os.getpid()}, endpoint {api.url})" in capsys.readouterr().err
+    # One that started at the same time and was slower does not take its place either.
+    with (
+        pytest.raises(DeployError, match="runs here already"),
+        note_at("http://127.0.0.1:9", os.getpid()).held(tmp_path),
+    ):
+        pass
+    assert DevNote.read(tmp_path) == first
+
+
+@pytest.mark.parametrize("pid", [2**22 + 1, os.getpid()])
+def test_a_note_that_was_left_behind_is_replaced(tmp_path: Path, pid: int) -> None:
+    note_at("http://127.0.0.1:9", pid).write(tmp_path)
+    ours = note_at("http://127.0.0.1:10", os.getpid())
+    with ours.held(tmp_path):
+        assert DevNote.read(tmp_path) == ours
+    assert DevNote.read(tmp_path) is None
+
+
+def test_a_note_of_somebody_else_stays(tmp_path: Path) -> None:
+    other = note_at("http://127.0.0.1:10", os.getpid())
+    with note_at("http://127.0.0.1:9", os.getpid()).held(tmp_path):
+        other.write(tmp_path)
+    assert DevNote.read(tmp_path) == other
 
 
 def test_an_address_tells_its_region(monkeypatch: pytest.MonkeyPatch) -> None:
