@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -36,8 +36,24 @@ def fit(plain: Any, as_type: Any) -> Any:
     Raises:
         UnstorableValueError: it is not one of that type, or the type cannot be rebuilt from plain values.
     """
+    return _fit_or_refuse(plain, as_type, _STORED)
+
+
+def fit_texts(plain: Any, as_type: Any) -> Any:
+    """``plain``, as it was read from JSON, as a value of ``as_type``: what JSON lacks is read from its usual text.
+
+    Those are ISO 8601 for times and durations, digits for Decimals, the text of a UUID, base64 for bytes; a number
+    may also be a Decimal or a key in text.
+
+    Raises:
+        UnstorableValueError: it is not one of that type, or the type cannot be rebuilt from plain values.
+    """
+    return _fit_or_refuse(plain, as_type, _JSON)
+
+
+def _fit_or_refuse(plain: Any, as_type: Any, reading: _Reading) -> Any:
     try:
-        return _fit(plain, as_type)
+        return _fit(plain, as_type, reading)
     except Exception as error:
         raise UnstorableValueError(f"The value does not fit its declared type {shown(as_type)}: {error}") from error
 
@@ -47,29 +63,54 @@ def shown(as_type: Any) -> str:
     return as_type.__qualname__ if isinstance(as_type, type) and not get_args(as_type) else str(as_type)
 
 
-def _fit(plain: Any, as_type: Any) -> Any:
+def _fit(plain: Any, as_type: Any, reading: _Reading) -> Any:
     try:
-        return _convert(plain, as_type)
+        return reading.convert(plain, as_type)
     except msgspec.ValidationError:
         whole = _with_whole_numbers(plain)
         if whole is None:
             raise
-        return _convert(whole, as_type)
+        return reading.convert(whole, as_type)
     except TypeError:
-        return _fit_by_parts(plain, as_type)
-
-
-def _convert(plain: Any, as_type: Any) -> Any:
-    return msgspec.convert(plain, as_type, builtin_types=_NATIVE, dec_hook=_fit_foreign)
+        return _fit_by_parts(plain, as_type, reading)
 
 
 def _fit_foreign(as_type: Any, plain: Any) -> Any:
     validator = getattr(as_type, "__pydantic_validator__", None)
     if validator is not None:
         return validator.validate_python(plain, by_alias=True, by_name=True)
+    return _require_instance(as_type, plain)
+
+
+def _fit_foreign_json(as_type: Any, plain: Any) -> Any:
+    validator = getattr(as_type, "__pydantic_validator__", None)
+    if validator is not None:
+        return validator.validate_json(msgspec.json.encode(plain), by_alias=True, by_name=True)
+    return _require_instance(as_type, plain)
+
+
+def _require_instance(as_type: Any, plain: Any) -> Any:
     if isinstance(plain, as_type):
         return plain
     raise _MisfitError(f"a {type(plain).__qualname__} cannot be read as {shown(as_type)}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Reading:
+    """How plain values are read: which types are their own, and who reads those that msgspec does not know."""
+
+    native: tuple[type, ...]
+    has_text_keys: bool
+    foreign: Callable[[Any, Any], Any]
+
+    def convert(self, plain: Any, as_type: Any) -> Any:
+        return msgspec.convert(
+            plain, as_type, builtin_types=self.native, str_keys=self.has_text_keys, dec_hook=self.foreign
+        )
+
+
+_STORED = _Reading(native=_NATIVE, has_text_keys=False, foreign=_fit_foreign)
+_JSON = _Reading(native=(), has_text_keys=True, foreign=_fit_foreign_json)
 
 
 def _with_whole_numbers(plain: Any) -> Any:
@@ -92,29 +133,29 @@ def _with_whole_numbers(plain: Any) -> Any:
 # --- what msgspec declines: unions of look-alikes, enums of other values, and whatever contains them --------------
 
 
-def _fit_by_parts(plain: Any, as_type: Any) -> Any:
+def _fit_by_parts(plain: Any, as_type: Any, reading: _Reading) -> Any:
     if isinstance(as_type, NewType):
-        return _fit(plain, as_type.__supertype__)
+        return _fit(plain, as_type.__supertype__, reading)
     if type(as_type).__name__ == "TypeAliasType":
-        return _fit(plain, as_type.__value__)
+        return _fit(plain, as_type.__value__, reading)
     origin, arguments = get_origin(as_type), get_args(as_type)
     if origin is Annotated:
-        return _fit(plain, arguments[0])
+        return _fit(plain, arguments[0], reading)
     if origin in (Union, types.UnionType):
-        return _fit_union(plain, arguments)
+        return _fit_union(plain, arguments, reading)
     if origin is not None and arguments:
-        return _fit_generic(plain, origin, arguments)
+        return _fit_generic(plain, origin, arguments, reading)
     if isinstance(as_type, type):
-        return _fit_class(plain, as_type)
+        return _fit_class(plain, as_type, reading)
     raise _MisfitError("such a type cannot be rebuilt from a stored value")
 
 
-def _fit_union(plain: Any, members: tuple[Any, ...]) -> Any:
+def _fit_union(plain: Any, members: tuple[Any, ...], reading: _Reading) -> Any:
     stored = encode(plain)
     fitting: list[Any] = []
     for member in members:
         try:
-            candidate = _fit(plain, member)
+            candidate = _fit(plain, member, reading)
         except Exception:  # noqa: BLE001, S112 - whatever the author's constructor raises, this is not the member
             continue
         # The member that would have been stored as exactly this is the one that was.
@@ -126,25 +167,36 @@ def _fit_union(plain: Any, members: tuple[Any, ...]) -> Any:
     return fitting[0]
 
 
-def _fit_generic(plain: Any, origin: Any, arguments: tuple[Any, ...]) -> Any:
+def _fit_generic(plain: Any, origin: Any, arguments: tuple[Any, ...], reading: _Reading) -> Any:
     if origin in _MAPPINGS:
         _require(plain, Mapping)
-        return {_fit(key, arguments[0]): _fit(value, arguments[1]) for key, value in plain.items()}
+        key_type, value_type = arguments
+        return {_fit_key(key, key_type, reading): _fit(value, value_type, reading) for key, value in plain.items()}
     if origin is tuple:
         _require(plain, list | tuple)
         if arguments[-1] is Ellipsis:
-            return tuple(_fit(item, arguments[0]) for item in plain)
-        return tuple(_fit(item, argument) for item, argument in zip(plain, arguments, strict=True))
+            return tuple(_fit(item, arguments[0], reading) for item in plain)
+        return tuple(_fit(item, argument, reading) for item, argument in zip(plain, arguments, strict=True))
     if isinstance(origin, type) and issubclass(origin, AbstractSet):
         _require(plain, AbstractSet | list)
-        items = (_fit(item, arguments[0]) for item in plain)
+        items = (_fit(item, arguments[0], reading) for item in plain)
         return frozenset(items) if origin is frozenset else set(items)
     if isinstance(origin, type) and issubclass(list, origin) and issubclass(origin, Sequence):
         _require(plain, list)
-        return [_fit(item, arguments[0]) for item in plain]
+        return [_fit(item, arguments[0], reading) for item in plain]
     if dataclasses.is_dataclass(origin):
-        return _fit_class(plain, origin)
+        return _fit_class(plain, origin, reading)
     raise _MisfitError("such a generic type cannot be rebuilt from a stored value")
+
+
+def _fit_key(key: Any, as_type: Any, reading: _Reading) -> Any:
+    if not reading.has_text_keys:
+        return _fit(key, as_type, reading)
+    try:
+        return _fit(key, as_type, reading)
+    except (msgspec.ValidationError, _MisfitError):
+        # A number that had to be written as text, since it is a key.
+        return msgspec.convert(key, as_type, strict=False)
 
 
 def _require(plain: Any, kind: Any) -> None:
@@ -152,24 +204,25 @@ def _require(plain: Any, kind: Any) -> None:
         raise _MisfitError(f"a {type(plain).__qualname__} was stored")
 
 
-def _fit_class(plain: Any, as_type: Any) -> Any:
+def _fit_class(plain: Any, as_type: Any, reading: _Reading) -> Any:
     if issubclass(as_type, Enum):
         return _fit_enum(plain, as_type)
     if dataclasses.is_dataclass(as_type):
-        return _fit_dataclass(plain, as_type)
+        return _fit_dataclass(plain, as_type, reading)
     if is_typeddict(as_type):
-        return _fit_typed_dict(plain, as_type)
+        return _fit_typed_dict(plain, as_type, reading)
     if issubclass(as_type, tuple) and hasattr(as_type, "_fields"):
-        return _fit_named_tuple(plain, as_type)
-    return _fit_foreign(as_type, plain)
+        return _fit_named_tuple(plain, as_type, reading)
+    return reading.foreign(as_type, plain)
 
 
-def _fit_named_tuple(plain: Any, as_type: Any) -> Any:
+def _fit_named_tuple(plain: Any, as_type: Any, reading: _Reading) -> Any:
     _require(plain, list | tuple)
     if len(plain) > len(as_type._fields):
         raise _MisfitError(f"{len(plain)} items were stored, {len(as_type._fields)} are declared")
     hints = get_type_hints(as_type)
-    return as_type(*(_fit(item, hints.get(name, Any)) for name, item in zip(as_type._fields, plain, strict=False)))
+    named = zip(as_type._fields, plain, strict=False)
+    return as_type(*(_fit(item, hints.get(name, Any), reading) for name, item in named))
 
 
 def _fit_enum(plain: Any, as_type: type[Enum]) -> Enum:
@@ -180,11 +233,11 @@ def _fit_enum(plain: Any, as_type: type[Enum]) -> Enum:
     raise _MisfitError(f"{plain!r} is no value of {shown(as_type)}")
 
 
-def _fit_dataclass(plain: Any, as_type: Any) -> Any:
+def _fit_dataclass(plain: Any, as_type: Any, reading: _Reading) -> Any:
     _require(plain, Mapping)
     hints = get_type_hints(as_type, include_extras=True)
     fields = [field for field in dataclasses.fields(as_type) if field.name in plain]
-    values = {field.name: _fit(plain[field.name], hints[field.name]) for field in fields}
+    values = {field.name: _fit(plain[field.name], hints[field.name], reading) for field in fields}
     rebuilt = as_type(**{field.name: values[field.name] for field in fields if field.init})
     for field in fields:
         if not field.init:
@@ -192,10 +245,10 @@ def _fit_dataclass(plain: Any, as_type: Any) -> Any:
     return rebuilt
 
 
-def _fit_typed_dict(plain: Any, as_type: Any) -> Any:
+def _fit_typed_dict(plain: Any, as_type: Any, reading: _Reading) -> Any:
     _require(plain, Mapping)
     hints = get_type_hints(as_type)
     missing = as_type.__required_keys__ - plain.keys()
     if missing:
         raise _MisfitError(f"the key {min(missing)!r} is missing")
-    return {key: _fit(value, hints[key]) for key, value in plain.items() if key in hints}
+    return {key: _fit(value, hints[key], reading) for key, value in plain.items() if key in hints}

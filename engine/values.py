@@ -18,7 +18,7 @@ import msgspec
 from engine.declared import PLAIN, input_type, return_type
 from engine.errors import CorruptHistoryError, UnstorableValueError
 from engine.limits import VALUE_DEPTH_MAX
-from engine.shapes import fit
+from engine.shapes import fit, fit_texts
 from engine.storable import DURATION_MICROSECONDS, DURATION_SECONDS, DURATION_TAG, encode
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "decode_error",
     "encode",
     "encode_error",
+    "fit_json",
     "input_type",
     "return_type",
     "round_trip",
@@ -171,6 +172,41 @@ _TAGS = {number: _refuser(number) for number in _UNWANTED_TAGS} | {
     259: _javascript_map,
     DURATION_TAG: _duration,
 }
+
+
+# --- from JSON ----------------------------------------------------------------------------------------------------
+
+
+def fit_json(value: Any, as_type: Any) -> Any:
+    """``value``, as it was read from JSON, with what JSON cannot say made what ``as_type`` declares.
+
+    What fits as it is stays as it is. Otherwise only the parts that JSON lacks are replaced, such as a text by the
+    Decimal that it means: no defaults are filled in, so the same JSON gives the same value each time.
+
+    Raises:
+        UnstorableValueError: it is none of that type even so.
+    """
+    if as_type is PLAIN or as_type is Any:
+        return value
+    try:
+        fit(value, as_type)
+    except UnstorableValueError:
+        return _replaced(value, _read(encode(fit_texts(value, as_type))))
+    return value
+
+
+def _replaced(sent: Any, typed: Any) -> Any:
+    """``typed`` where its kind is another than that of ``sent``, and no more than what was sent."""
+    if isinstance(sent, dict) and isinstance(typed, dict):
+        if sent.keys() <= typed.keys():
+            return {key: _replaced(part, typed[key]) for key, part in sent.items()}
+        if len(sent) == len(typed):
+            # Keys that were texts and are none: their order is the same.
+            return {key: _replaced(part, typed[key]) for part, key in zip(sent.values(), typed, strict=True)}
+        return typed
+    if isinstance(sent, list) and isinstance(typed, list) and len(sent) == len(typed):
+        return [_replaced(*pair) for pair in zip(sent, typed, strict=True)]
+    return sent if type(sent) is type(typed) and not isinstance(sent, (dict, list)) else typed
 
 
 # --- the error of a workflow --------------------------------------------------------------------------------------

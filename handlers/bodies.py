@@ -14,7 +14,8 @@ set, frozenset        a list
 keys of any kind      their text
 ====================  =======================================================
 
-and on the way in texts stay texts. Whoever needs the exact value back asks for CBOR.
+and on the way in texts stay texts, but for the input of a workflow that declares another type
+(``engine.values.fit_json``). Whoever needs the exact value back asks for CBOR.
 """
 
 from __future__ import annotations
@@ -67,10 +68,20 @@ def read(body: bytes, content_type: str | None) -> Any:
     return _reader(content_type)(body)
 
 
+def is_json(content_type: str | None) -> bool:
+    """Whether a body of that header is read as JSON."""
+    media_type = _media_type(content_type)
+    return media_type == JSON or media_type.endswith("+json")
+
+
+def _media_type(content_type: str | None) -> str:
+    return (content_type or JSON).partition(";")[0].strip().lower()
+
+
 def _reader(content_type: str | None) -> Callable[[bytes], Any]:
-    media_type = (content_type or JSON).partition(";")[0].strip().lower()
-    if media_type == JSON or media_type.endswith("+json"):
+    if is_json(content_type):
         return _read_json
+    media_type = _media_type(content_type)
     if media_type == CBOR or media_type.endswith("+cbor"):
         return _read_cbor
     detail = f'Send {JSON} or {CBOR}, not "{media_type}".'

@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 from engine import inspect
 from engine.errors import DriverError, InvalidIdError, WorkflowNotFoundError
 from engine.lifecycle import ENDED, WorkflowState
-from engine.values import decode, decode_error, encode, input_type
+from engine.values import decode, decode_error, encode, fit_json, input_type
 from handlers import bodies
 from handlers.calls import LIMIT_MAX, Answer, instant, instant_ms, members, text, texts, wait_for
 from handlers.problems import INVALID_PARAMETER, Problem
@@ -76,9 +76,7 @@ async def start(ports: Ports, call: Call) -> Answer:
             "segments . and .., nor end in the name of an operation, such as /output."
         )
     start_at = instant_ms(body.get("start_at"), "start_at")
-    workflow_input = encode(body.get("input"))
-    # What the workflow could not read is told to whoever can change it, and not stored to fail later.
-    decode(workflow_input, input_type(workflow.fn, 1))
+    workflow_input = _input(call, body.get("input"), input_type(workflow.fn, 1))
     started = await ports.store.start(
         workflow_id=workflow_id,
         type=workflow_type,
@@ -95,6 +93,16 @@ async def start(ports: Ports, call: Call) -> Answer:
         value={"id": started.workflow_id, "type": workflow_type, "created": started.created},
         headers={"location": f"/workflows/{quote(started.workflow_id, safe='')}"},
     )
+
+
+def _input(call: Call, value: Any, as_type: Any) -> bytes:
+    """The input as it is stored."""
+    if bodies.is_json(call.headers.get("content-type")):
+        value = fit_json(value, as_type)
+    stored = encode(value)
+    # What the workflow could not read is told to whoever can change it, and not stored to fail later.
+    decode(stored, as_type)
+    return stored
 
 
 async def send(ports: Ports, call: Call) -> Answer:

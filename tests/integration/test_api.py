@@ -6,6 +6,7 @@ import json
 import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import cbor2
@@ -41,6 +42,17 @@ class Parcel:
 @workflow("api-parcel")
 async def parcel(_ctx: Context, sent: Parcel) -> int:
     return sent.weight
+
+
+@dataclass
+class Bill:
+    amount: Decimal
+    due: datetime
+
+
+@workflow("api-bill")
+async def bill(_ctx: Context, sent: Bill) -> str:
+    return f"{sent.amount} by {sent.due:%d.%m.}"
 
 
 @pytest.fixture
@@ -91,6 +103,27 @@ def test_a_start_of_cbor_keeps_values_that_json_lacks(http: Caller) -> None:
     assert answer.status == 201
     assert answer.headers["content-type"] == "application/cbor"
     assert answer.value == {"id": "cbor", "type": "api-order", "created": True}
+
+
+def test_a_start_of_json_is_stored_as_what_the_workflow_declares(http: Caller, cloud: Cloud) -> None:
+    request = {"id": "bill", "input": {"amount": "9.90", "due": FAR}}
+    assert [http.post("/workflows/api-bill", request).status for _ in range(2)] == [201, 200]
+    [commit] = [item["b"]["B"] for item in cloud.items() if item["sk"]["S"].startswith("LOG#")]
+    assert cbor2.dumps({"amount": Decimal("9.90"), "due": datetime(2030, 1, 1, tzinfo=UTC)}) in commit
+
+
+def test_a_text_in_cbor_is_no_decimal(http: Caller, cloud: Cloud) -> None:
+    body = cbor2.dumps({"input": {"amount": "9.90", "due": datetime(2030, 1, 1, tzinfo=UTC)}})
+    answer = http.post("/workflows/api-bill", body=body, content_type="application/cbor")
+    assert_problem(answer, problems.INVALID_BODY)
+    assert cloud.items() == []
+
+
+def test_a_start_of_json_that_does_not_fit_names_the_place(http: Caller, cloud: Cloud) -> None:
+    answer = http.post("/workflows/api-bill", {"input": {"amount": "much", "due": FAR}})
+    assert_problem(answer, problems.INVALID_BODY)
+    assert "$.amount" in answer.value["detail"]
+    assert cloud.items() == []
 
 
 def test_a_start_for_later_sends_no_wake_now(http: Caller, cloud: Cloud) -> None:
