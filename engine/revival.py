@@ -15,12 +15,16 @@ from engine.entry import (
     JoinEntry,
     LoopEntry,
     RaceEntry,
+    RemovedEntry,
     StepEntry,
+    VersionCheckEntry,
 )
 from engine.errors import InvalidReplayError
-from engine.location import is_prefix
+from engine.location import LoopIteration, is_prefix
 
 if TYPE_CHECKING:
+    from engine.entry import EntryKind
+    from engine.location import Location, PathSegment
     from engine.storage import Storage
 
 _UUID7_VERSION = "7"
@@ -29,21 +33,72 @@ _NEVER = float("inf")
 
 
 def recover_entries(storage: Storage) -> None:
-    """What has failed or is exhausted goes back to pending, with no attempts; failed branches run again."""
-    for entry_id, metadata in storage.all_metadata().items():
-        if metadata.status in (EntryStatus.FAILED, EntryStatus.EXHAUSTED):
+    """Failures at the frontier go back to pending, with no attempts; branches that failed there run again.
+
+    The reference resets every failure there is. That reopens those which the workflow had caught long ago and gone
+    past: a step that now succeeds sends it another way than the one that history holds behind it, and it diverges for
+    ever. So a failure stays where its own scope, or one around it, has gone on to something created later.
+    """
+    frontier = _Frontier(storage)
+    for key, entry in list(storage.entries()):
+        kind, metadata = entry.kind, storage.find_metadata(entry.id)
+        has_failed = metadata is not None and metadata.status in (EntryStatus.FAILED, EntryStatus.EXHAUSTED)
+        has_branches = isinstance(kind, (JoinEntry, RaceEntry))
+        if not (has_failed or has_branches) or frontier.is_behind(key, entry):
+            continue
+        if metadata is not None and has_failed:
             storage.put_metadata(
-                entry_id,
+                entry.id,
                 msgspec.structs.replace(
                     metadata, status=EntryStatus.PENDING, attempts=0, last_attempt_at=0, error=None, completed_at=None
                 ),
             )
-    for key, entry in list(storage.entries()):
-        if isinstance(entry.kind, (JoinEntry, RaceEntry)):
-            statuses = {name: _again(status) for name, status in entry.kind.branches.items()}
-            if statuses != entry.kind.branches:
-                kind = msgspec.structs.replace(entry.kind, branches=statuses)
+        if isinstance(kind, (JoinEntry, RaceEntry)):
+            statuses = {name: _again(status) for name, status in kind.branches.items()}
+            if statuses != kind.branches:
+                kind = msgspec.structs.replace(kind, branches=statuses)
                 storage.put(key, Entry(entry.id, entry.location, kind))
+
+
+class _Frontier:
+    """How far each scope of a history has come, so that what it has gone past can be told."""
+
+    __slots__ = ("_composites", "_latest", "_storage")
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._composites: dict[Location, EntryKind] = {}
+        self._latest: dict[Location, tuple[tuple[float, str], PathSegment]] = {}
+        for key, entry in storage.entries():
+            if isinstance(entry.kind, (JoinEntry, RaceEntry, LoopEntry)):
+                self._composites[entry.location] = entry.kind
+            created = creation_order(storage, key, entry)[:2]
+            # Changed code puts the one kind before what is there already; where the time is unknown nothing follows.
+            if isinstance(entry.kind, (VersionCheckEntry, RemovedEntry)) or created[0] == _NEVER:
+                continue
+            for depth, segment in enumerate(entry.location):
+                scope = entry.location[:depth]
+                if scope not in self._latest or self._latest[scope][0] < created:
+                    self._latest[scope] = created, segment
+
+    def is_behind(self, key: bytes, entry: Entry) -> bool:
+        """Whether the scope of ``entry``, or one around it, has gone past it."""
+        created = creation_order(self._storage, key, entry)[:2]
+        return any(
+            self._has_passed(entry.location[:depth], segment, created) for depth, segment in enumerate(entry.location)
+        )
+
+    def _has_passed(self, scope: Location, segment: PathSegment, created: tuple[float, str]) -> bool:
+        composite = self._composites.get(scope)
+        if isinstance(composite, (JoinEntry, RaceEntry)) and isinstance(segment, int):
+            # Branches stand side by side: what a sibling did later says nothing, only how this one ended.
+            status = composite.branches.get(self._storage.names[segment])
+            return status is not None and status.status is BranchState.COMPLETED
+        if isinstance(composite, LoopEntry) and isinstance(segment, LoopIteration):
+            return composite.output is not None or composite.iteration > segment.iteration
+        # Whatever a scope does is in sequence, so where the latest is its own, nothing of the others is later.
+        latest = self._latest.get(scope)
+        return latest is not None and latest[1] != segment and latest[0] > created
 
 
 def _again(status: BranchStatus) -> BranchStatus:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from engine import Break, Context, Continue, StepExhaustedError, WorkflowState, replay_workflow_from_step
-from engine.entry import Entry, EntryMetadata, EntryStatus, SleepEntry, StepEntry
-from engine.errors import InvalidReplayError
+from engine.entry import Entry, EntryMetadata, EntryStatus, SleepEntry, StepEntry, VersionCheckEntry
+from engine.errors import CriticalError, InvalidReplayError, JoinError
 from engine.keys import entry_key
-from engine.revival import creation_order, rewind
+from engine.revival import creation_order, recover_entries, rewind
 from engine.storage import Storage
 from tests.unit.bench import WORKFLOW_ID, Bench
 
@@ -188,3 +188,105 @@ async def test_a_recovered_step_has_all_its_attempts_again() -> None:
     await handle.recover()
     assert (await bench.through(work)).state is WorkflowState.COMPLETED
     assert bench.runs == {"s": 6}
+
+
+async def _fails_then_recovers(bench: Bench, work: Any, gives: Any) -> None:
+    """Fails, is let go on, and ends with ``gives`` without having taken another way."""
+    with pytest.raises(Exception, match="down"):
+        await bench.through(work)
+    handle = bench.start(work)
+    with pytest.raises(Exception, match="down"):
+        await handle.result
+    await handle.recover()
+    assert (await bench.through(work)).output == gives
+
+
+async def test_recover_leaves_a_step_that_was_caught_and_gone_past() -> None:
+    bench = Bench()
+
+    async def work(ctx: Context) -> Any:
+        tried = await ctx.try_step("pay", bench.raising("pay", CriticalError("no"), times=1, then="paid"))
+        await ctx.step("mail" if not tried.ok else "thank", bench.giving("told"))
+        return await ctx.step("ship", bench.raising("ship", CriticalError("down"), times=1, then=tried.ok))
+
+    await _fails_then_recovers(bench, work, gives=False)
+    assert bench.runs == {"pay": 1, "told": 1, "ship": 2}
+
+
+async def test_recover_leaves_a_join_that_was_caught_and_gone_past() -> None:
+    bench = Bench()
+
+    async def branch(ctx: Context) -> Any:
+        return await ctx.step("bad", bench.raising("bad", CriticalError("no"), times=1, then="good"))
+
+    async def work(ctx: Context) -> Any:
+        try:
+            await ctx.join("j", {"a": branch})
+        except JoinError:
+            await ctx.step("instead", bench.giving("instead"))
+        return await ctx.step("ship", bench.raising("ship", CriticalError("down"), times=1, then="shipped"))
+
+    await _fails_then_recovers(bench, work, gives="shipped")
+    assert bench.runs == {"bad": 1, "instead": 1, "ship": 2}
+
+
+async def test_recover_leaves_a_block_that_was_caught_and_gone_past() -> None:
+    bench = Bench()
+
+    async def block(ctx: Context) -> Any:
+        return await ctx.step("bad", bench.raising("bad", CriticalError("no"), times=1, then="good"))
+
+    async def work(ctx: Context) -> Any:
+        tried = await ctx.try_block("block", block)
+        await ctx.step("after" if tried.ok else "instead", bench.giving("next"))
+        return await ctx.step("ship", bench.raising("ship", CriticalError("down"), times=1, then="shipped"))
+
+    await _fails_then_recovers(bench, work, gives="shipped")
+    assert bench.runs == {"bad": 1, "next": 1, "ship": 2}
+
+
+async def test_recover_reopens_what_failed_in_a_branch_whose_siblings_went_on() -> None:
+    bench = Bench()
+
+    async def failing(ctx: Context) -> Any:
+        return await ctx.step("bad", bench.raising("bad", CriticalError("down"), times=1, then="good"))
+
+    async def catching(ctx: Context) -> Any:
+        tried = await ctx.try_step("soft", bench.raising("soft", CriticalError("no"), times=1, then="yes"))
+        await ctx.sleep("nap", 60)
+        await ctx.step("late" if not tried.ok else "other", bench.giving("late"))
+        return tried.ok
+
+    async def work(ctx: Context) -> Any:
+        try:
+            return await ctx.join("j", {"a": failing, "b": catching})
+        except JoinError as error:
+            raise ValueError("down") from error
+
+    await _fails_then_recovers(bench, work, gives={"a": "good", "b": False})
+    assert bench.runs == {"bad": 2, "soft": 1, "late": 1}
+
+
+async def test_recover_reopens_what_failed_in_the_iteration_under_way_only() -> None:
+    bench = Bench()
+
+    async def body(ctx: Context, number: int) -> Any:
+        if number == 0:
+            tried = await ctx.try_step("s", bench.raising("first", CriticalError("no"), times=1, then="yes"))
+            return Continue(1 if not tried.ok else 7)
+        return Break(await ctx.step("s", bench.raising("second", CriticalError("down"), times=1, then=number)))
+
+    await _fails_then_recovers(bench, lambda ctx: ctx.loop("l", body, 0), gives=1)
+    assert bench.runs == {"first": 1, "second": 2}
+
+
+def test_what_changed_code_puts_before_a_failure_does_not_count_as_later() -> None:
+    storage = history((V7_EARLY, 1))
+    storage.put_metadata(V7_EARLY, EntryMetadata(created_at=1, status=EntryStatus.FAILED))
+    for number, kind in enumerate((VersionCheckEntry(resolved=1, latest=2), SleepEntry(deadline=1))):
+        index = storage.register_name(f"other{number}")
+        storage.put(entry_key((index,)), Entry(V7_LATE if number == 0 else V4_A, (index,), kind))
+    recover_entries(storage)
+    metadata = storage.find_metadata(V7_EARLY)
+    assert metadata is not None
+    assert metadata.status is EntryStatus.PENDING
