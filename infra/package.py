@@ -23,7 +23,7 @@ from infra.imports import NameTakenError, followed
 from infra.place import BUILD, IS_CHECKOUT, LOCKS, ROOT, function
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 ROOMS = ("engine", "adapters", "handlers")
 """What of torpor runs inside a function."""
@@ -135,6 +135,16 @@ def build_zip(
             partial.replace(target)
     _forget_old(packages)
     return target
+
+
+@contextlib.contextmanager
+def laid_out(application: Application, interpreter: Path, report: Callable[[str], None]) -> Iterator[tuple[Path, Path]]:
+    """What the zip would hold, as two folders while this is open: the code, and the dependencies."""
+    dependencies = _dependencies(application.requirements(), _local_installer(interpreter), interpreter, report)
+    with tempfile.TemporaryDirectory() as work:
+        code = Path(work).resolve() / "code"
+        _copy_code(application, code)
+        yield code, dependencies
 
 
 def _forget_old(packages: Path) -> None:
