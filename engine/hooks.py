@@ -15,6 +15,7 @@ from engine.entry import Entry, EntryMetadata
 from engine.errors import RecordedError, WorkflowFailedError
 
 if TYPE_CHECKING:
+    import types
     from collections.abc import Awaitable, Callable
 
     from engine.storage import Storage
@@ -23,6 +24,15 @@ if TYPE_CHECKING:
     ErrorHook = Callable[["StepErrorEvent | RollbackErrorEvent | RunErrorEvent"], Awaitable[None] | None]
 
 _REPORTED_MAX = 256
+
+_FRAMES_MAX = 16
+"""Frames told of one exception, those nearest to where it was raised. Design choice: a recursion has a thousand."""
+
+_CAUSES_MAX = 8
+"""Exceptions of a chain of causes whose frames are told. Design choice."""
+
+_NOT_THE_AUTHORS = frozenset({"engine", "handlers", "adapters", "asyncio", "concurrent"})
+"""Packages whose frames lie between the author's: ours, and those that carry a function to its thread and back."""
 
 _log = logging.getLogger("torpor")
 
@@ -36,12 +46,19 @@ class HistorySnapshot(Struct, frozen=True, kw_only=True):
 
 
 class ErrorInfo(Struct, frozen=True, kw_only=True):
-    """An exception as it is stored: ``metadata`` holds its scalar attributes."""
+    """An exception as it is stored: ``metadata`` holds its scalar attributes.
+
+    ``frames`` says where it came from without a word of what it says, for logs: ``"file:line function"``, its first
+    cause's first, each down to where it was raised. Torpor's own are left out where others remain, and are in
+    ``all_frames``.
+    """
 
     name: str
     message: str
     stack: str | None = None
     metadata: dict[str, Any] = {}
+    frames: list[str] = []
+    all_frames: list[str] = []
 
 
 class StepErrorEvent(Struct, frozen=True, kw_only=True):
@@ -163,12 +180,38 @@ def shortened(text: str, most: int) -> str:
 
 def error_info(error: BaseException, *, with_stack: bool = True) -> ErrorInfo:
     """An exception as it is stored."""
+    links = [list(traceback.walk_tb(link.__traceback__)) for link in _causes(error)]
+    authors = [[place for place in link if _is_authors(place[0])] for link in links]
     return ErrorInfo(
         name=error_name(error),
         message=error_message(error),
         stack=_stack(error) if with_stack else None,
         metadata=_scalars(error),
+        frames=_told(authors if any(authors) else links),
+        all_frames=_told(links),
     )
+
+
+def _told(links: list[list[tuple[types.FrameType, int]]]) -> list[str]:
+    return [
+        f"{frame.f_code.co_filename}:{line} {frame.f_code.co_qualname}"
+        for link in links
+        for frame, line in link[-_FRAMES_MAX:]
+    ]
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """``error`` and what led to it, as a traceback shows them: the first cause first."""
+    links: list[BaseException] = []
+    link: BaseException | None = error
+    while link is not None and len(links) < _CAUSES_MAX and not any(link is known for known in links):
+        links.append(link)
+        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+    return links[::-1]
+
+
+def _is_authors(frame: types.FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _NOT_THE_AUTHORS
 
 
 def _stack(error: BaseException) -> str:
@@ -179,15 +222,37 @@ def _stack(error: BaseException) -> str:
     return shortened(text, limits.ERROR_STACK_CHARACTERS_MAX)
 
 
+def tamed(error: BaseException) -> Exception:
+    """``error`` where it is an ``Exception``, else one that tells of it: author code must not end the process.
+
+    ``asyncio.TaskGroup`` around an operation raises a ``BaseExceptionGroup``, ``sys.exit`` a ``SystemExit``.
+    """
+    if isinstance(error, Exception):
+        return error
+    told = RecordedError(error_name(error), error_message(error))
+    told.__cause__ = error
+    return told
+
+
 def _scalars(error: BaseException) -> dict[str, Any]:
-    attributes = getattr(error, "__dict__", {})
+    try:
+        attributes = dict(error.__dict__)
+    except Exception:  # noqa: BLE001 - an exception's own attributes are user code
+        return {}
     return {
-        key: shortened(value, limits.ERROR_TEXT_CHARACTERS_MAX) if type(value) is str else value
+        key: _clean(value) if type(value) is str else value
         for key, value in attributes.items()
-        if not key.startswith("_")
+        if type(key) is str
+        and _clean(key) == key
+        and not key.startswith("_")
         and key not in ("name", "message", "stack")
         and (value is None or type(value) in (str, int, float, bool))
     }
+
+
+def _clean(text: str) -> str:
+    # A path from the file system may hold lone surrogates; recording a failure must not fail itself.
+    return shortened(text.encode(errors="backslashreplace").decode(), limits.ERROR_TEXT_CHARACTERS_MAX)
 
 
 def parse_error(text: str) -> RecordedError:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from engine.context import Context
 from engine.errors import ControlFlow, EvictedError, HistoryDivergedError
+from engine.hooks import tamed
 from engine.live import keep_alive
 from engine.mismatch import swallowed
 from engine.scope import Scope
@@ -56,6 +57,8 @@ async def perform(
         if work.done() and not work.cancelled():
             # Where something else ends the run, nobody will ask how this ended.
             work.exception()
+    if work.cancelled() and not turn.abort.is_set():
+        raise RuntimeError("the workflow's own code cancelled the task that runs it")
     return root.store(work.result(), passage.returns, "the workflow")
 
 
@@ -69,13 +72,15 @@ async def _root(turn: Turn, root: Scope, passage: Passage, is_cancelled: Callabl
         raise
     except asyncio.CancelledError:
         raise
-    except Exception:
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever workflow code raises
         _raise_fatal(turn)
         if turn.is_unwinding:
             raise turn.fail(swallowed(root.describe())) from None
         if turn.is_refusing:
             raise EvictedError from None
-        raise
+        raise tamed(error)  # noqa: B904 - it has its cause
     _raise_fatal(turn)
     if turn.is_unwinding:
         raise turn.fail(swallowed(root.describe()))

@@ -23,7 +23,7 @@ from engine.errors import (
     YieldSwallowedError,
 )
 from engine.flushing import Flusher
-from engine.hooks import RunErrorEvent, error_info
+from engine.hooks import RunErrorEvent, error_info, tamed
 from engine.instants import first_instant
 from engine.lifecycle import WorkflowState
 from engine.ops.rollback import undo_all
@@ -197,11 +197,13 @@ class Run:
             raise
         except (EvictedError, asyncio.CancelledError) as error:
             return await self._evicted(error)
-        except Exception as error:  # noqa: BLE001 - whatever workflow code raises
-            ended = await self._failed(turn, error)
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as raised:  # noqa: BLE001 - whatever workflow code raises
+            ended = await self._failed(turn, tamed(raised))
             if isinstance(ended, EvictedError):
                 return WorkflowResult(state=self._storage.state)
-            raise ended from error.__cause__
+            raise ended  # noqa: B904 - what the author's code raised keeps the cause and the context that it has
         finally:
             turn.close()
         return await self._completed(output)

@@ -25,7 +25,7 @@ from engine.errors import (
     StepFailedError,
     StepTimeoutError,
 )
-from engine.hooks import StepErrorEvent, error_info, error_text
+from engine.hooks import StepErrorEvent, error_info, error_text, tamed
 from engine.location import spell
 from engine.retry import RetryPolicy
 
@@ -163,8 +163,10 @@ class Attempt:
             return await self._failed(_gave_up(error)), None
         except ControlFlow:
             raise
-        except Exception as error:  # noqa: BLE001 - a step's function is foreign code
-            return await self._failed(error), None
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - a step's function is foreign code
+            return await self._failed(tamed(error)), None
         finally:
             _CURRENT.reset(token)
         self._record(StepEntry(output=output), EntryStatus.COMPLETED, None, is_urgent=not self.policy.is_ephemeral)
@@ -183,7 +185,7 @@ class Attempt:
     async def _in_thread(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         self.turn.threads += 1
         try:
-            answer = await asyncio.to_thread(fn, *args)
+            answer = await asyncio.to_thread(_in_a_thread, fn, args)
         finally:
             self.turn.threads -= 1
         return await answer if inspect.isawaitable(answer) else answer
@@ -284,11 +286,24 @@ class Attempt:
             ended = StepExhaustedError(self.name, text)
             ended.__cause__ = error
         if isinstance(ended, (StepError, RollbackError)):
-            ended.step_name, ended.attempts = self.name, self.number
+            ended = claimed(ended, self.name, self.number)
         await report(self.turn, self.name, error, self.number, self.policy, retry_at=None)
         self.turn.hooks.mark_reported(ended)
         await self._after_record()
         return ended
+
+
+def claimed(error: StepError | RollbackError, name: str, attempts: int) -> StepError | RollbackError:
+    """``error`` as that of the step ``name``; a plain one in its place where its class cannot say so."""
+    try:
+        error.step_name, error.attempts = name, attempts
+        str(error)
+    except Exception:  # noqa: BLE001 - an author's class may do anything
+        kind = RollbackError if isinstance(error, RollbackError) else CriticalError
+        plain = kind(error_text(error))
+        plain.step_name, plain.attempts, plain.__cause__ = name, attempts, error
+        return plain
+    return error
 
 
 async def report(
@@ -311,6 +326,14 @@ async def report(
             error=error_info(error),
         )
     )
+
+
+def _in_a_thread(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    try:
+        return fn(*args)
+    except StopIteration as error:
+        # No future can carry it, so the step would wait for ever; a coroutine turns it into the same.
+        raise RuntimeError("the step's function raised StopIteration") from error
 
 
 def _is_cancelled() -> bool:

@@ -118,7 +118,8 @@ def _result(
         elif status.status is not BranchState.COMPLETED:
             raise RollbackStopError
     if errors:
-        raise JoinError(errors, name)
+        # Its traceback leads to the author's line: that of the first branch that failed just now.
+        raise JoinError(errors, name) from next(iter(causes.values()), None)
     return {
         branch: None if (output := statuses[branch].output) is None else values.decode(output, branches[branch].returns)
         for branch in branches

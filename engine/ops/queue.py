@@ -8,6 +8,7 @@ from engine import limits, message_record, values
 from engine.commit import Outgoing, Reply
 from engine.entry import EntryMetadata, EntryStatus, Message, MessageEntry, SleepEntry, SleepState, StepEntry
 from engine.errors import (
+    CancelledError,
     CorruptHistoryError,
     MessageNotCompletedError,
     MessageWaitError,
@@ -195,6 +196,12 @@ def _completable(scope: Scope, part: str, record: message_record.Recorded) -> Re
         if record.id not in scope.open_messages:
             raise MessageNotCompletedError(f"message {record.id!r} is completed already")
         turn = scope.turn
+        # A ``finally`` that runs because the workflow is suspended or stopped answers nobody.
+        if turn.unwound is not None:
+            raise turn.unwound
+        turn.check()
+        if scope.abort.is_set():
+            raise CancelledError("another branch won the race")
         body = values.encode(response)
         scope.check_size(body, f"the reply to {record.name!r}")
         scope.act()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from engine import keys, message_record, values
 from engine.entry import BranchState, BranchStatus, MessageEntry, RaceEntry
-from engine.errors import RaceError
+from engine.errors import RaceError, UnstorableValueError
 from engine.hooks import error_text, parse_error
 from engine.ops.branch import Branch, Branches, Failed, Outcome, Returned, check, first_stop, merged_wait, scope_of
 from engine.turn import AbortEvent
@@ -80,6 +80,12 @@ async def _run_all(scope: Scope, key: bytes, branches: Mapping[str, Branch]) -> 
 
     def is_decided(name: str, outcome: Outcome) -> bool:
         if not isinstance(outcome, Returned) or scope.turn.is_collecting:
+            return False
+        try:
+            scope.store(outcome.value, branches[name].returns, f"branch {name!r}")
+        except UnstorableValueError as error:
+            # A result that cannot be kept is no result: the branch has failed, live as on replay.
+            running.outcomes[name] = Failed(error)
             return False
         for branch, (_, below) in work.items():
             if branch != name:
@@ -172,7 +178,7 @@ def _undecided(
         scope.frontier()
     scope.finished(0, composite=scope.key_of(name))
     errors = {branch: parse_error(status.error or "Error: branch failed") for branch, status in statuses.items()}
-    for branch, outcome in outcomes.items():
-        if isinstance(outcome, Failed):
-            errors[branch].__cause__ = outcome.error
-    raise RaceError(errors, name)
+    causes = {branch: outcome.error for branch, outcome in outcomes.items() if isinstance(outcome, Failed)}
+    for branch, cause in causes.items():
+        errors[branch].__cause__ = cause
+    raise RaceError(errors, name) from next(iter(causes.values()), None)

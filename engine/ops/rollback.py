@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from engine.entry import Entry, RollbackCheckpointEntry
 from engine.errors import ControlFlow, EvictedError
-from engine.hooks import RollbackErrorEvent, error_info, error_message
+from engine.hooks import RollbackErrorEvent, error_info, error_message, tamed
 
 if TYPE_CHECKING:
     from engine.scope import Scope
@@ -59,6 +59,17 @@ def order(undos: list[Undo]) -> list[Undo]:
     return sorted(undos, key=lambda undo: (undo.completed_at, undo.entry.id), reverse=True)
 
 
+async def _call(undo: Undo, context: RollbackContext) -> None:
+    try:
+        answer = undo.handler(context, undo.output)
+        if inspect.isawaitable(answer):
+            await answer
+    except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # noqa: BLE001 - a handler is foreign code
+        raise tamed(error)  # noqa: B904 - it has its cause
+
+
 async def undo_all(turn: Turn, undos: list[Undo]) -> None:
     """Run the handlers, one commit each, so that a run that is cut short goes on where it stopped.
 
@@ -74,7 +85,7 @@ async def undo_all(turn: Turn, undos: list[Undo]) -> None:
         if metadata.rollback_completed_at is not None:
             continue
         try:
-            await _until_evicted(turn, undo.handler(context, undo.output))
+            await _until_evicted(turn, undo, context)
         except ControlFlow:
             raise
         except Exception as error:
@@ -93,10 +104,8 @@ async def undo_all(turn: Turn, undos: list[Undo]) -> None:
         await turn.flusher.flush()
 
 
-async def _until_evicted(turn: Turn, answer: Any) -> None:
-    if not inspect.isawaitable(answer):
-        return
-    work = asyncio.ensure_future(answer)
+async def _until_evicted(turn: Turn, undo: Undo, context: RollbackContext) -> None:
+    work = asyncio.ensure_future(_call(undo, context))
     stop = asyncio.ensure_future(turn.abort.wait())
     try:
         await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)

@@ -18,7 +18,7 @@ from engine.errors import (
     StepTimeoutError,
 )
 from engine.hooks import error_text, parse_error
-from engine.ops.attempt import Attempt, jitter, report, returns
+from engine.ops.attempt import Attempt, claimed, jitter, report, returns
 from engine.ops.rollback import Undo
 
 if TYPE_CHECKING:
@@ -101,9 +101,17 @@ def recorded_failure(name: str, metadata: EntryMetadata, policy: RetryPolicy) ->
     else:
         # Attempts were left, so it was critical, a timeout or a rollback; the class is found again by its name.
         kind = known or CriticalError
+        error = _made_again(kind, recorded.message if kind.__name__ == recorded.name else text)
+    return claimed(error, name, metadata.attempts)
+
+
+def _made_again(kind: type[CriticalError | RollbackError], message: str) -> CriticalError | RollbackError:
+    try:
         error = kind.__new__(kind)
-        Exception.__init__(error, recorded.message if kind.__name__ == recorded.name else text)
-    error.step_name, error.attempts = name, metadata.attempts
+        Exception.__init__(error, message)
+    except Exception:  # noqa: BLE001 - an author's class may ask for arguments that history does not have
+        base = RollbackError if issubclass(kind, RollbackError) else CriticalError
+        return base(f"{kind.__name__}: {message}")
     return error
 
 
