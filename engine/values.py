@@ -200,8 +200,8 @@ def _replaced(sent: Any, typed: Any) -> Any:
     if isinstance(sent, dict) and isinstance(typed, dict):
         if sent.keys() <= typed.keys():
             return {key: _replaced(part, typed[key]) for key, part in sent.items()}
-        if len(sent) == len(typed):
-            # Keys that were texts and are none: their order is the same.
+        if len(sent) == len(typed) and not any(isinstance(key, str) for key in typed):
+            # A mapping whose keys only JSON makes texts: their order is the same.
             return {key: _replaced(part, typed[key]) for part, key in zip(sent.values(), typed, strict=True)}
         return typed
     if isinstance(sent, list) and isinstance(typed, list) and len(sent) == len(typed):

@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 from uuid import UUID
 
 import msgspec
+import pydantic
 import pytest
 
 from engine import values
@@ -49,6 +50,24 @@ class Marked:
 
     mark: date | Decimal
     by_day: dict[date | Decimal, int]
+
+
+@dataclass(frozen=True)
+class Parcel:
+    price: Decimal
+    at: str
+    kind: str = "plain"
+
+
+class Tag(pydantic.BaseModel):
+    a: str = pydantic.Field(alias="whose")
+    b: str = pydantic.Field(alias="where")
+
+
+@dataclass(frozen=True)
+class Delivery:
+    price: Decimal
+    tag: Tag
 
 
 CASES: list[tuple[Any, Any, Any]] = [
@@ -108,6 +127,18 @@ def test_what_does_not_fit_is_refused_with_its_place(sent: Any, as_type: Any, to
 def test_no_default_is_filled_in_so_that_the_same_json_is_the_same_value() -> None:
     sent = {"lines": [{"price": "1.10"}], "due": "2026-03-01"}
     assert values.fit_json(sent, Bill) == {"lines": [{"price": Decimal("1.10")}], "due": date(2026, 3, 1)}
+
+
+def test_a_field_that_nobody_knows_shifts_no_other() -> None:
+    sent = {"note": "extra", "at": "home", "price": "1.10"}
+    typed = values.fit_json(sent, Parcel)
+    assert values.decode(values.encode(typed), Parcel) == Parcel(Decimal("1.10"), "home")
+
+
+def test_a_field_by_its_alias_shifts_no_other() -> None:
+    typed = values.fit_json({"price": "1.5", "tag": {"where": "home", "whose": "ada"}}, Delivery)
+    meant = Delivery(Decimal("1.5"), Tag(whose="ada", where="home"))
+    assert values.decode(values.encode(typed), Delivery) == meant
 
 
 def test_what_fits_stays_as_it_was_sent() -> None:
