@@ -130,7 +130,7 @@ async def test_the_first_workflow_runs(namespace: dict[str, Any]) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_blocks_say_what_they_are(page: str) -> None:
     languages = {block.language for block in Block.all_of(page)}
-    assert languages <= {"python", "text", "json", "yaml", *COMMANDS}
+    assert languages <= {"python", "text", "json", "toml", "yaml", *COMMANDS}
 
 
 @pytest.mark.parametrize("page", PAGES)
