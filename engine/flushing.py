@@ -31,6 +31,7 @@ class Flusher:
         deaths: the driver's count of runs that died, until this run has committed; then 0.
         failure: what the driver raised; once set, nothing more is written.
         on_failure: called when that is set, so that nobody goes on waiting in a run that cannot go on.
+        is_closed: the run has ended; whoever still acts is refused, and nothing more is written.
     """
 
     __slots__ = (
@@ -44,6 +45,7 @@ class Flusher:
         "deaths",
         "failure",
         "is_atomic",
+        "is_closed",
         "on_failure",
         "room",
     )
@@ -60,6 +62,7 @@ class Flusher:
         self.failure: BaseException | None = None
         self.on_failure: Callable[[], None] = _nobody
         self.is_atomic = driver.atomic_batch
+        self.is_closed = False
         self.room = room_of(driver)
 
     @property
@@ -75,10 +78,9 @@ class Flusher:
         while True:
             if self._in_flight is not None:
                 await self._joined()
-            elif self._storage.is_urgent and self.failure is None:
+            elif self._storage.is_urgent and self.failure is None and not self.is_closed:
                 await self._shielded(self._write(self._storage.gather(self.room)))
-            if self.failure is not None:
-                raise self.failure
+            self._refuse()
             if not self._storage.is_partial:
                 return
 
@@ -91,8 +93,7 @@ class Flusher:
         """Commit everything together with the state and the alarm: the commit that ends a run or a step of its life."""
         while True:
             await self.landed()
-            if self.failure is not None:
-                raise self.failure
+            self._refuse()
             commit = self._storage.gather(self.room, alarm=alarm, yields=yields, names=names)
             is_partial = self._storage.is_partial
             await self._shielded(self._write(commit))
@@ -100,7 +101,9 @@ class Flusher:
                 return
 
     def flush_later(self) -> None:
-        """Commit soon even if the workflow's code neither goes on nor returns."""
+        """Commit soon even if the workflow's code neither goes on nor returns; raises EvictedError once closed."""
+        if self.is_closed:
+            raise EvictedError
         now = self._clock.now()
         self._dirty_since = now
         if self._timer is None:
@@ -108,14 +111,25 @@ class Flusher:
 
     def flush_now(self) -> None:
         """Start committing, without waiting for it."""
-        if self._in_flight is None and self.failure is None and self._storage.is_dirty():
+        if self._in_flight is None and self.failure is None and not self.is_closed and self._storage.is_dirty():
             self._in_flight = asyncio.get_running_loop().create_task(self._background())
 
     def close(self) -> None:
-        """Let go of the timer."""
+        """The run has ended. A task of the author's own may outlive it; what it does is no part of the workflow."""
+        self.is_closed = True
+        self.rest()
+
+    def rest(self) -> None:
+        """Let go of the timer: a pass through the code is over, and what ends the run commits the remainder."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _refuse(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+        if self.is_closed:
+            raise EvictedError
 
     def _on_timer(self) -> None:
         self._timer = None
@@ -132,7 +146,7 @@ class Flusher:
         try:
             with contextlib.suppress(Exception, EvictedError):
                 await self._write(self._storage.gather(self.room))
-                while self._storage.is_partial:
+                while self._storage.is_partial and not self.is_closed:
                     await self._write(self._storage.gather(self.room))
         finally:
             self._in_flight = None

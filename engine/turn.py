@@ -120,6 +120,7 @@ class Turn:
         self.is_unwinding = False
         self.unwound: Yield | None = None
         self.is_stopping = False
+        self.is_closed = False
         self.is_guarded = driver.deaths >= limits.DEATHS_MAX
         self.fatal: BaseException | None = None
         self.started_at = clock.now() if started_at is None else started_at
@@ -149,6 +150,8 @@ class Turn:
             self.is_refusing = True
             failure = self.flusher.failure
             raise failure if isinstance(failure, FencedError) else EvictedError
+        if self.is_closed:
+            raise EvictedError
 
     def fail(self, error: BaseException) -> BaseException:
         """Remember ``error`` as what ends this run, even if workflow code swallows it; the first one stays."""
@@ -351,11 +354,12 @@ class Turn:
             task.cancel()
 
     def close(self) -> None:
-        """Let go of every timer."""
+        """Let go of every timer. Who still acts is a task that the run knows nothing of, and goes no further."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self.flusher.close()
+        self.is_closed = True
+        self.flusher.rest()
 
     def spawn(self, work: Callable[[], Any]) -> asyncio.Task[Any]:
         """Run ``work()`` (a coroutine) as a task of this run, which ``stop`` cancels."""

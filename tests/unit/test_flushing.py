@@ -10,7 +10,7 @@ import pytest
 from engine import Context, WorkflowState, keys, limits, writing
 from engine.commit import Commit
 from engine.entry import Entry, StepEntry
-from engine.errors import CommitTooLarge, StoreUnavailableError
+from engine.errors import CommitTooLarge, EntryInProgressError, EvictedError, StoreUnavailableError
 from engine.flushing import Flusher
 from engine.hooks import Hooks
 from engine.storage import Storage
@@ -301,3 +301,42 @@ async def test_a_wake_with_a_message_a_step_and_a_wait_makes_two_commits_and_a_r
     await bench.once(serve)
     assert bench.driver.dump() == stored
     assert len(bench.driver.commits) == commits
+
+
+async def test_nothing_is_written_once_it_is_closed() -> None:
+    storage, driver, clock = Storage(), MemoryDriver(), VirtualClock()
+    flusher = flusher_of(storage, driver, clock)
+    flusher.close()
+    put(storage, "a")
+    with pytest.raises(EvictedError):
+        await flusher.flush()
+    with pytest.raises(EvictedError):
+        await flusher.finish(alarm=None)
+    with pytest.raises(EvictedError):
+        flusher.flush_later()
+    flusher.flush_now()
+    await asyncio.sleep(0)
+    assert (driver.dump(), flusher.is_busy) == ([], False)
+
+
+async def test_a_task_that_outlives_its_run_changes_nothing() -> None:
+    bench = Bench()
+    gate, foreign = asyncio.Event(), []
+
+    async def slow() -> int:
+        await gate.wait()
+        return 7
+
+    async def work(ctx: Context) -> str:
+        foreign.append(asyncio.create_task(ctx.step("slow", slow)))
+        await asyncio.sleep(0)
+        return "returned"
+
+    with pytest.raises(EntryInProgressError):
+        await bench.through(work)
+    before = bench.driver.dump()
+    gate.set()
+    with pytest.raises(EvictedError):
+        await foreign[0]
+    bench.clock.advance(1000)
+    assert bench.driver.dump() == before

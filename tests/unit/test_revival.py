@@ -283,9 +283,9 @@ async def test_recover_reopens_what_failed_in_the_iteration_under_way_only() -> 
 def test_what_changed_code_puts_before_a_failure_does_not_count_as_later() -> None:
     storage = history((V7_EARLY, 1))
     storage.put_metadata(V7_EARLY, EntryMetadata(created_at=1, status=EntryStatus.FAILED))
-    for number, kind in enumerate((VersionCheckEntry(resolved=1, latest=2), SleepEntry(deadline=1))):
-        index = storage.register_name(f"other{number}")
-        storage.put(entry_key((index,)), Entry(V7_LATE if number == 0 else V4_A, (index,), kind))
+    check, nap = storage.register_name("version"), storage.register_name("of unknown age")
+    storage.put(entry_key((check,)), Entry(V7_LATE, (check,), VersionCheckEntry(resolved=1, latest=2)))
+    storage.put(entry_key((nap,)), Entry(V4_A, (nap,), SleepEntry(deadline=1)))
     recover_entries(storage)
     metadata = storage.find_metadata(V7_EARLY)
     assert metadata is not None
