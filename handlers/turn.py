@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 from dataclasses import dataclass
 from enum import StrEnum
@@ -32,6 +33,7 @@ from engine.keys import ERROR_KEY, STATE_KEY
 from engine.lifecycle import ENDED, WorkflowState
 from engine.limits import DEATHS_MAX
 from engine.values import StoredError, encode_error
+from handlers import failures
 from handlers.application import ApplicationBrokenError
 
 if TYPE_CHECKING:
@@ -224,6 +226,8 @@ class Turn:
             self._error = self._error or error
             outcome = Outcome.FENCED if isinstance(error, FencedError) else Outcome.FAULT
         await self._wake_signalled()
+        if self._error is not None and self._driver.head.state is WorkflowState.FAILED:
+            failures.tell_end(self._driver.type, self._workflow_id, self._error)
         self._tell(outcome)
         return outcome
 
@@ -258,7 +262,10 @@ class Turn:
     async def _watched(self, workflow: Workflow[Any]) -> bool:
         """Run it with its lease kept alive; whether the run ended before the invocation had to give it up."""
         ports, driver = self._ports, self._driver
-        handle: WorkflowHandle[Any] = run_workflow(self._workflow_id, workflow, None, driver, clock=ports.clock)
+        told = functools.partial(failures.tell_attempt, driver.type)
+        handle: WorkflowHandle[Any] = run_workflow(
+            self._workflow_id, workflow, None, driver, clock=ports.clock, on_error=told
+        )
         heartbeat = asyncio.create_task(self._keep_lease(handle))
         result: asyncio.Future[Any] = asyncio.ensure_future(handle.result)
         try:

@@ -64,6 +64,15 @@ async def fails(_ctx: Context, _input: Any) -> None:
     raise ValueError("refused for good")
 
 
+def _divide(amount: str) -> float:
+    raise ZeroDivisionError(f"cannot divide {amount} by 0")
+
+
+@workflow("worker-divides")
+async def divides(ctx: Context, amount: str) -> Any:
+    return await ctx.step("divide", _divide, amount, max_retries=1, retry_backoff_base=0)
+
+
 @workflow("worker-careless")
 async def careless(ctx: Context, _input: Any) -> str:
     async def forever() -> None:

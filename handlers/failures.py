@@ -1,0 +1,44 @@
+"""What the log is told of failures in an author's code: which step or workflow, and where, but no values."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from engine.hooks import ErrorInfo, RollbackErrorEvent, StepErrorEvent, error_info
+
+if TYPE_CHECKING:
+    from engine.hooks import RunErrorEvent
+
+logger = logging.getLogger(__name__)
+
+
+def tell_attempt(workflow_type: str, event: StepErrorEvent | RollbackErrorEvent | RunErrorEvent) -> None:
+    """One warning for a failed attempt of a step, or of a step's undo; a run's end is told by ``tell_end``."""
+    match event:
+        case StepErrorEvent():
+            more = {"step_name": event.step_name, "attempt": event.attempt, "will_retry": event.will_retry}
+            _tell("step failed", event.workflow_id, workflow_type, event.error, more)
+        case RollbackErrorEvent():
+            _tell("rollback failed", event.workflow_id, workflow_type, event.error, {"step_name": event.step_name})
+
+
+def tell_end(workflow_type: str, workflow_id: str, error: BaseException) -> None:
+    """One warning for a workflow that has failed with ``error``."""
+    more = {name: value for name in ("step_name", "attempts") if (value := getattr(error, name, None))}
+    _tell("workflow failed", workflow_id, workflow_type, error_info(error), more)
+
+
+def _tell(what: str, workflow_id: str, workflow_type: str, error: ErrorInfo, more: dict[str, Any]) -> None:
+    fields = {
+        "workflow_id": workflow_id,
+        "type": workflow_type,
+        **more,
+        # A class has a name; one that was read from a stored text may be any text.
+        "error": error.name if error.name.isidentifier() else "Error",
+        "frames": error.frames,
+    }
+    if logger.isEnabledFor(logging.DEBUG):
+        # Not the error's own stack: it holds messages, and they hold values, which no level of the log may tell.
+        fields["stack"] = "\n".join(error.all_frames)
+    logger.warning(what, extra=fields)
