@@ -349,9 +349,11 @@ async def test_an_abort_signal_tells_the_losers() -> None:
     assert told == [(True, False)]
 
 
-async def test_a_winner_that_cannot_be_stored_fails_the_workflow() -> None:
-    with pytest.raises(UnstorableValueError, match="branch 'bad'"):
+async def test_a_branch_whose_result_cannot_be_stored_does_not_win() -> None:
+    with pytest.raises(RaceError) as failed:
         await Bench().once(lambda ctx: work(ctx, {"bad": returns_socket}))
+    assert failed.value.errors["bad"].name == UnstorableValueError.__name__
+    assert "branch 'bad'" in failed.value.errors["bad"].message
     with pytest.raises(ValueError, match="needs at least one branch"):
         await Bench().once(lambda ctx: work(ctx, {}))
 
