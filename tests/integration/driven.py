@@ -73,6 +73,31 @@ async def divides(ctx: Context, amount: str) -> Any:
     return await ctx.step("divide", _divide, amount, max_retries=1, retry_backoff_base=0)
 
 
+@workflow("worker-group")
+async def group(ctx: Context, _input: Any) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(ctx.sleep("nap", timedelta(hours=1)))
+
+
+@workflow("worker-cancels-itself")
+async def cancels_itself(ctx: Context, _input: Any) -> None:
+    async def give_up() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    await ctx.step("give up", give_up)
+
+
+@workflow("worker-exits")
+async def exits(ctx: Context, _input: Any) -> None:
+    async def leave() -> None:
+        raise SystemExit(3)
+
+    await ctx.step("leave", leave, max_retries=0)
+
+
 @workflow("worker-careless")
 async def careless(ctx: Context, _input: Any) -> str:
     async def forever() -> None:

@@ -224,3 +224,14 @@ def test_a_message_whose_wake_was_lost_is_found_by_the_timeout_alarm(driven: Dri
     due_at = int(driven.cloud.head("order-1")["due_at"]["N"])
     assert driven.work([wake("order-1", alarm_at=due_at)]) == []
     assert driven.output("order-1")["output"] == ["stored"]
+
+
+@pytest.mark.parametrize("poison", ["worker-group", "worker-cancels-itself", "worker-exits"])
+def test_what_is_no_exception_harms_no_other_workflow_of_the_batch(driven: Driven, poison: str) -> None:
+    driven.start(poison, "poison")
+    for number in range(3):
+        driven.start("worker-step", f"healthy-{number}")
+    assert driven.work() == []
+    assert driven.state("poison") == "failed"
+    assert [driven.state(f"healthy-{number}") for number in range(3)] == ["completed"] * 3
+    assert sorted(bodies) == [f"healthy-{number}" for number in range(3)]
