@@ -10,6 +10,7 @@ from engine.changing import Changing
 from engine.entry import JoinEntry, LoopEntry, RaceEntry, RollbackCheckpointEntry
 from engine.knowing import Knowing
 from engine.listening import Listening
+from engine.location import check_name
 from engine.operating import ABSENT, label_of
 from engine.ops import inline, join, loop, race, recovery, rollback
 from engine.ops.branch import Branch
@@ -108,6 +109,9 @@ class Context(Knowing, Stepping, Waiting, Changing, Listening, Signalling):
         label = label_of(name, "loop")
         if label is None:
             body, state = name, body
+        _check_whole("loop: history_prune_interval", history_prune_interval)
+        if history_size is not None:
+            _check_whole("loop: history_size", history_size)
         policy = loop.LoopPolicy(
             prune_interval=max(1, history_prune_interval),
             history_size=history_size,
@@ -269,4 +273,11 @@ def _with_state(body: Callable[..., Awaitable[Any]]) -> Callable[[Scope, Any], A
 
 
 def _branches(branches: Mapping[str, Callable[[Context], Awaitable[Any]]]) -> dict[str, Branch]:
+    for name in branches:
+        check_name(name)
     return {name: Branch(body=_in_context(body), returns=values.return_type(body)) for name, body in branches.items()}
+
+
+def _check_whole(what: str, number: object) -> None:
+    if not isinstance(number, int):
+        raise TypeError(f"{what} must be an integer, not {number!r}")

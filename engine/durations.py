@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime, timedelta
 
 from engine import limits
@@ -14,16 +15,20 @@ def milliseconds(duration: Duration) -> int:
     """A duration in milliseconds, rounded up, so that nothing is ever too early.
 
     Raises:
-        ValueError: it is not a number, or longer than a hundred years.
+        TypeError: it is neither a timedelta nor a number.
+        ValueError: it is infinite, or longer than a hundred years.
     """
-    seconds = duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
-    check_duration(seconds)
-    return -int(-seconds * 1000 // 1)
+    return -int(-to_seconds(duration) * 1000 // 1)
+
+
+def timeout_milliseconds(timeout: Duration | None) -> int | None:
+    """A timeout in milliseconds, None where there is none; a negative one is over at once. Raises as the above."""
+    return None if timeout is None else max(0, milliseconds(timeout))
 
 
 def check_duration(seconds: float) -> None:
-    """Raise where a duration is no number, or longer than a hundred years."""
-    if seconds != seconds or seconds > limits.SLEEP_MAX_S:  # noqa: PLR0124 - NaN is not itself
+    """Raise where a duration is no finite number, or longer than a hundred years."""
+    if not math.isfinite(seconds) or seconds > limits.SLEEP_MAX_S:
         raise ValueError(f"a duration of {seconds} s is not possible; at most {limits.SLEEP_MAX_S} s (a hundred years)")
 
 
@@ -33,5 +38,17 @@ def to_datetime(at_ms: int) -> datetime:
 
 
 def to_seconds(duration: Duration) -> float:
-    """A duration in seconds."""
-    return duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
+    """A duration in seconds; raises as ``milliseconds`` does."""
+    if isinstance(duration, timedelta):
+        seconds = duration.total_seconds()
+    elif isinstance(duration, str):
+        raise TypeError(f"a duration is a timedelta or a number of seconds, not {duration!r}")
+    else:
+        try:
+            seconds = float(duration)
+        except TypeError:
+            raise TypeError(f"a duration is a timedelta or a number of seconds, not {duration!r}") from None
+        except OverflowError:
+            seconds = math.inf
+    check_duration(seconds)
+    return seconds

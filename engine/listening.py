@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from engine.durations import milliseconds
+from engine.durations import timeout_milliseconds
 from engine.entry import MessageEntry
 from engine.message_types import body_as, message_name
 from engine.operating import Operating
@@ -106,8 +106,8 @@ class Listening(Operating):
         kinds = {message_name(kind): kind for kind in types}
         if not types or len(kinds) < len(types):
             raise ValueError("listen needs one class or more, each with a message name of its own")
-        if limit is not None and limit < 1:
-            raise ValueError(f"listen: limit must be 1 or more, not {limit}")
+        if limit is not None and (type(limit) is not int or limit < 1):
+            raise ValueError(f"listen: limit must be 1 or more, and an integer, not {limit!r}")
         used = "listen:" + "|".join(sorted(kinds)) if name is None else name
         return self._perform(
             used,
@@ -123,7 +123,7 @@ class Listening(Operating):
                 f"{name!r}: the same messages are listened for twice; give the second a name of its own: "
                 "ctx.listen(..., name=...)"
             )
-        timeout_ms = None if timeout is None else milliseconds(timeout)
+        timeout_ms = timeout_milliseconds(timeout)
         found = await queue.receive(self._scope, name, tuple(kinds), limit or 1, timeout_ms, is_completable=False)
         bodies: list[Any] = [body_as(kinds[one.record.name], one.record.body, one.record.id) for one in found]
         if limit is not None:

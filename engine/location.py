@@ -54,7 +54,9 @@ def _spell_segment(segment: PathSegment, names: Sequence[str]) -> bytes:
 
 
 def check_name(name: str) -> None:
-    """Raise where ``name`` is no name of an operation, a branch or a message."""
+    """Raise where ``name`` is no name of an operation, a branch or a message: TypeError or InvalidIdError."""
+    if not isinstance(name, str):
+        raise TypeError(f"the name {name!r} is no text")
     try:
         size = len(name.encode())
     except UnicodeEncodeError:

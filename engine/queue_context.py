@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from engine.durations import Duration, milliseconds, to_datetime
+from engine import limits
+from engine.durations import Duration, timeout_milliseconds, to_datetime
 from engine.entry import MessageEntry
 from engine.errors import QueueTimeoutError
 from engine.operating import Operating
@@ -97,17 +98,24 @@ class Queue(Operating):
         timeout: Duration | None = None,
         completable: bool = False,
     ) -> Coroutine[Any, Any, list[Message[Any]]]:
-        """The oldest messages of ``names``, one to ``count`` of them; ``[]`` where the timeout passed first."""
+        """The oldest messages of ``names``, one to ``count`` of them; ``[]`` where the timeout passed first.
+
+        Raises:
+            ValueError: ``count`` is no integer from 1 on.
+        """
+        if type(count) is not int or count < 1:
+            raise ValueError(f"queue.next_batch: count must be an integer from 1 on, not {count!r}")
+        most = min(count, limits.U32_MAX)
         return self._perform(
-            name, MessageEntry.kind, lambda used: self._receive(used, names, count, timeout, completable=completable)
+            name, MessageEntry.kind, lambda used: self._receive(used, names, most, timeout, completable=completable)
         )
 
     async def _receive(
         self, name: str, names: Sequence[str] | str | None, count: int, timeout: Duration | None, *, completable: bool
     ) -> list[Message[Any]]:
         wanted = (names,) if isinstance(names, str) else tuple(dict.fromkeys(names or ()))
-        timeout_ms = None if timeout is None else milliseconds(timeout)
-        received = await queue.receive(self._scope, name, wanted, max(1, count), timeout_ms, is_completable=completable)
+        timeout_ms = timeout_milliseconds(timeout)
+        received = await queue.receive(self._scope, name, wanted, count, timeout_ms, is_completable=completable)
         return [Message(one) for one in received]
 
     def send(self, name: str, body: Any = None) -> Coroutine[Any, Any, None]:

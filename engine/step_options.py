@@ -36,8 +36,8 @@ def policy_of(name: str, options: Mapping[str, Any]) -> StepPolicy:
     """The policy of the step ``name``, which was given ``options``.
 
     Raises:
-        TypeError: one of them is no option of a step.
-        ValueError: a duration is none.
+        TypeError: one of them is no option of a step, or is of the wrong type.
+        ValueError: a duration is none, or there are fewer than no retries.
     """
     if not options:
         return _DEFAULT
@@ -46,10 +46,15 @@ def policy_of(name: str, options: Mapping[str, Any]) -> StepPolicy:
         raise TypeError(
             f"step {name!r}: unknown option {', '.join(sorted(unknown))}; known: {', '.join(sorted(known))}"
         )
+    max_retries = options.get("max_retries", limits.MAX_RETRIES)
+    if type(max_retries) is not int:
+        raise TypeError(f"step {name!r}: max_retries must be an integer, not {max_retries!r}")
+    if max_retries < 0:
+        raise ValueError(f"step {name!r}: max_retries must be 0 or more, not {max_retries}")
     timeout = options.get("timeout", limits.STEP_TIMEOUT_S)
     return StepPolicy(
         retry=RetryPolicy(
-            max_retries=options.get("max_retries", limits.MAX_RETRIES),
+            max_retries=max_retries,
             backoff_base_s=to_seconds(options.get("retry_backoff_base", limits.RETRY_BACKOFF_BASE_S)),
             backoff_max_s=to_seconds(options.get("retry_backoff_max", limits.RETRY_BACKOFF_MAX_S)),
             has_jitter=options.get("retry_jitter", False),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, overload
 
 from engine.durations import check_duration, milliseconds
@@ -11,7 +12,6 @@ from engine.ops import sleep
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
-    from datetime import datetime
 
     from engine.durations import Duration
 
@@ -46,9 +46,12 @@ class Waiting(Operating):
         """Sleep until ``instant``, an aware datetime; ``name`` is left out in a scope without names.
 
         Raises:
+            TypeError: it is no datetime.
             ValueError: the datetime is naive.
         """
         label, instant = (None, name) if instant is ABSENT else (name, instant)
+        if not isinstance(instant, datetime):
+            raise TypeError(f"sleep_until needs an aware datetime, not {instant!r}")
         if instant.tzinfo is None:
             raise ValueError(
                 f"sleep_until({label or instant!r}) needs an aware datetime; add a time zone, e.g. tzinfo=datetime.UTC"
