@@ -163,10 +163,13 @@ async def list_workflows(ports: Ports, call: Call) -> Answer:
     state = call.query.get("state")
     if state is not None and state not in set(WorkflowState):
         raise Problem(INVALID_PARAMETER, f'"state" must be one of {", ".join(WorkflowState)}, not "{state}".')
+    limit = int(call.number("limit", LIMIT_MAX, LIMIT_MAX))
+    if limit < 1:
+        raise Problem(INVALID_PARAMETER, f'"limit" must be a number, 1 or more, not "{call.query["limit"]}".')
     page = await ports.store.list(
         type=call.query.get("type"),
         state=None if state is None else WorkflowState(state),
-        limit=max(1, int(call.number("limit", LIMIT_MAX, LIMIT_MAX))),
+        limit=limit,
         cursor=call.query.get("cursor"),
     )
     return Answer(value={"workflows": [_described(found) for found in page.items], "cursor": page.cursor})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import keyword
 import shutil
 import subprocess
 import sys
@@ -67,12 +68,18 @@ class Application:
         """What ``--app`` names; where it names nothing, ``app`` if the folder has it, else a checkout's example.
 
         Raises:
-            DeployError: there is nothing to run.
+            DeployError: there is nothing to run, or what is named is no module.
         """
         if modules is None and not any((folder / name).exists() for name in OWN):
             if not IS_CHECKOUT:
                 raise DeployError(f"There is no app.py in {folder}: give --app the module that registers workflows.")
             modules = EXAMPLE
+        for name in (modules or "app").split(","):
+            if not all(part.isidentifier() and not keyword.iskeyword(part) for part in name.strip().split(".")):
+                raise DeployError(
+                    f"{name.strip()!r} is no name of a module: --app takes names as Python imports them, such as app "
+                    f"or shop.orders, separated by commas, and is started in the folder that holds them."
+                )
         return cls(modules=modules or "app", folder=folder)
 
     def sources(self) -> list[Path]:

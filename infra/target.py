@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import botocore.session
+import msgspec
 from botocore.credentials import Credentials
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -76,9 +77,11 @@ class DevNote:
     def read(cls, folder: Path) -> DevNote | None:
         """The note in ``folder`` itself, whether what wrote it still runs or not; None where there is none."""
         try:
-            return cls(**json.loads((folder / NOTE).read_text()))
-        except (OSError, ValueError, TypeError):
+            note = msgspec.json.decode((folder / NOTE).read_bytes(), type=cls)
+            _ = urlsplit(note.endpoint).port
+        except (OSError, ValueError):
             return None
+        return note
 
     @classmethod
     def find(cls, folder: Path) -> DevNote | None:
@@ -106,9 +109,12 @@ def refuse_second(folder: Path) -> None:
 
 
 def _is_alive(pid: int) -> bool:
+    if pid <= 0:
+        # No process, but to the system a whole group of them.
+        return False
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         return True
@@ -116,10 +122,10 @@ def _is_alive(pid: int) -> bool:
 
 
 def _is_listening(address: str) -> bool:
-    target = urlsplit(address)
     try:
+        target = urlsplit(address)
         socket.create_connection((target.hostname or "", target.port or 0), CONNECT_TIMEOUT_S).close()
-    except OSError:
+    except (OSError, ValueError):
         return False
     return True
 

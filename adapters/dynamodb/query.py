@@ -40,7 +40,7 @@ class Description(Struct, frozen=True, kw_only=True):
     """What HEAD says of a workflow; times are milliseconds since the epoch.
 
     ``waiting_for`` are the message names waited for, ``()`` for any and None for none; ``is_running`` says that
-    somebody holds the lease.
+    somebody holds the lease, and it has not run out.
     """
 
     workflow_id: str
@@ -80,8 +80,8 @@ class Overdue(Struct, frozen=True, kw_only=True):
     due_at: int
 
 
-def describe_head(head: Head) -> Description:
-    """HEAD as the outside sees it."""
+def describe_head(head: Head, now: int) -> Description:
+    """HEAD as the outside sees it at ``now`` (milliseconds)."""
     return Description(
         workflow_id=head.workflow_id,
         type=head.type,
@@ -95,16 +95,17 @@ def describe_head(head: Head) -> Description:
         wakes=head.wakes,
         deaths=head.deaths,
         seq=head.seq,
-        is_running=head.owner is not None,
+        # Who died has left its name behind.
+        is_running=head.owner is not None and (head.lease_until or 0) > now,
     )
 
 
-async def describe(table: Table, workflow_id: str) -> Description | None:
-    """What HEAD says, or None where there is no such workflow, or it is being purged."""
+async def describe(table: Table, workflow_id: str, now: int) -> Description | None:
+    """What HEAD says at ``now`` (milliseconds), or None where there is no such workflow, or it is being purged."""
     check_id(workflow_id)
     stored = await table.get(key(workflow_id, HEAD))
     head = None if stored is None else decode_head(stored)
-    return None if head is None or head.purging_at else describe_head(head)
+    return None if head is None or head.purging_at else describe_head(head, now)
 
 
 async def read_history(table: Table, workflow_id: str) -> tuple[Head, Fold]:
@@ -133,9 +134,9 @@ async def outcome(table: Table, workflow_id: str) -> Outcome:
 
 
 async def list_workflows(
-    table: Table, *, workflow_type: str | None, state: WorkflowState | None, limit: int, cursor: str | None
+    table: Table, *, now: int, workflow_type: str | None, state: WorkflowState | None, limit: int, cursor: str | None
 ) -> Page:
-    """At most ``limit`` workflows of a type and state (None: of all), the youngest first.
+    """At most ``limit`` workflows of a type and state (None: of all) as of ``now``, the youngest first.
 
     Raises:
         InvalidIdError: the cursor is none of ours.
@@ -154,7 +155,7 @@ async def list_workflows(
     stored = [decode_head(item) for item in await table.batch_get([key(place[1], HEAD) for place in page])]
     heads = [head for head in stored if not head.purging_at]
     items = sorted(
-        (describe_head(head) for head in heads if state is None or head.state is state),
+        (describe_head(head, now) for head in heads if state is None or head.state is state),
         key=lambda item: (item.created_at, item.workflow_id),
         reverse=True,
     )

@@ -129,7 +129,7 @@ class Store:
 
     async def describe(self, workflow_id: str) -> Description | None:
         """What is known of a workflow without its history; None where there is none."""
-        return await query.describe(self._connection.table, workflow_id)
+        return await query.describe(self._connection.table, workflow_id, self._connection.clock.now())
 
     async def history(self, workflow_id: str) -> Pairs:
         """Every stored pair, sorted by key bytes; ``WorkflowNotFoundError`` where there is no such workflow."""
@@ -154,7 +154,12 @@ class Store:
     ) -> Page:
         """At most ``limit`` workflows, the youngest first; a page may be short where a state was asked for."""
         return await query.list_workflows(
-            self._connection.table, workflow_type=type, state=state, limit=limit, cursor=cursor
+            self._connection.table,
+            now=self._connection.clock.now(),
+            workflow_type=type,
+            state=state,
+            limit=limit,
+            cursor=cursor,
         )
 
     async def overdue(self, *, now: int, limit_per_shard: int) -> Delays:

@@ -319,7 +319,7 @@ def test_a_list_is_paged_and_filtered(http: Caller) -> None:
 
 @pytest.mark.parametrize(
     "query",
-    [{"state": "odd"}, {"limit": "many"}, {"limit": "nan"}, {"cursor": "nonsense"}, {"cursor": "e30="}],
+    [{"state": "odd"}, {"limit": "many"}, {"limit": "nan"}, {"limit": "0"}, {"cursor": "nonsense"}, {"cursor": "e30="}],
     ids=str,
 )
 def test_wrong_parameters_of_a_list_are_refused(http: Caller, query: dict[str, str]) -> None:

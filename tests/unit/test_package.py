@@ -35,6 +35,12 @@ def test_a_module_that_is_nowhere_is_named(tmp_path: Path) -> None:
         Application(modules="nowhere.orders", folder=tmp_path).sources()
 
 
+@pytest.mark.parametrize("modules", ["my-app", "../x", "app.py/", "app,", "shop..orders", "class", "app orders"])
+def test_what_is_no_name_of_a_module_is_refused(tmp_path: Path, modules: str) -> None:
+    with pytest.raises(DeployError, match="is no name of a module: --app takes names as Python imports them"):
+        Application.of(modules, tmp_path)
+
+
 def test_what_the_modules_import_from_beside_them_comes_along(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text("import json, words\nfrom shop.orders import order\nfrom engine import Context\n")
     (tmp_path / "words.py").write_text("def later():\n    import letters.small\n")
