@@ -41,7 +41,10 @@ DEATHS_MAX = 5
 
 UNWIND_OPERATIONS_MAX = 16
 """Operations one scope may start after a yield began before it counts as swallowed: ``finally`` blocks nest, but not
-without end. Design choice."""
+without end. The same holds for operations after any other signal; past it the code is left. Design choice."""
+
+ABANDONED_MAX = 64
+"""Pieces of workflow code kept that swallowed every signal and were left. Design choice: each is a bug, and memory."""
 
 ERROR_TEXT_CHARACTERS_MAX = 16 * 1024
 """Characters that history keeps of an error's text. Design choice: an error is told, its payload is not kept."""

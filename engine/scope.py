@@ -13,6 +13,7 @@ from itertools import chain, count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine import keys, limits, mismatch, values
+from engine.abandoning import give_up
 from engine.entry import Entry, MessageEntry
 from engine.errors import (
     CancelledError,
@@ -64,7 +65,7 @@ class Scope:
         "_pending_work",
         "_positions",
         "_signal",
-        "_unwound",
+        "_tellings",
         "_used",
         "abort",
         "checkpoint",
@@ -99,7 +100,7 @@ class Scope:
         self._signal: BaseException | None = None
         self._latest = Latest()
         self._chance = 0
-        self._unwound = 0
+        self._tellings = 0
 
     @classmethod
     def root(cls, turn: Turn) -> Scope:
@@ -133,11 +134,13 @@ class Scope:
             work.close()
             self._pending = None
             self._told(signal)
+            await self._leave_swallowing(signal)
             raise
         try:
             return await work
         except ControlFlow as signal:
             self._told(signal)
+            await self._leave_swallowing(signal)
             raise
         except asyncio.CancelledError:
             if self.turn.is_stopping or self.abort.is_set():
@@ -146,8 +149,13 @@ class Scope:
         finally:
             self._pending = None
 
+    async def _leave_swallowing(self, signal: BaseException) -> None:
+        if self._tellings > limits.UNWIND_OPERATIONS_MAX:
+            await give_up(signal, self.describe())
+
     def _told(self, signal: BaseException) -> None:
         """The code of this scope, and what it is nested in within one branch, is told to wait or to stop."""
+        self._tellings += 1
         scope: Scope | None = self
         while scope is not None:
             scope._signal = signal  # noqa: SLF001 - of its own class
@@ -156,8 +164,7 @@ class Scope:
     def _enter(self) -> None:
         turn = self.turn
         if turn.is_unwinding:
-            self._unwound += 1
-            if self._unwound >= limits.UNWIND_OPERATIONS_MAX:
+            if self._tellings >= limits.UNWIND_OPERATIONS_MAX:
                 raise turn.fail(mismatch.swallowed(self.describe()))
             signal = turn.unwound
             assert signal is not None

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from engine import limits
+from engine.abandoning import held
 from engine.errors import EvictedError, FencedError, MessageWaitError, SleepError, StalledError
 from engine.flushing import Flusher
 
@@ -363,7 +364,7 @@ class Turn:
 
     def spawn(self, work: Callable[[], Any]) -> asyncio.Task[Any]:
         """Run ``work()`` (a coroutine) as a task of this run, which ``stop`` cancels."""
-        task = asyncio.get_running_loop().create_task(work())
+        task = asyncio.get_running_loop().create_task(held(work))
         self.tasks[task] = None
         task.add_done_callback(lambda task: self.tasks.pop(task, None))
         return task

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from engine.abandoning import held
 from engine.errors import (
     AuthorError,
     CriticalError,
@@ -208,7 +209,7 @@ class Branches:
 
 async def _outcome_of(branch: Branch, scope: Scope) -> Outcome:
     try:
-        value = await branch.body(scope)
+        value = await held(lambda: branch.body(scope))
         scope.close()
     except Yield as signal:
         return Waiting(signal)
