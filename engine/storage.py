@@ -91,16 +91,17 @@ class Storage:
         """
         storage = cls()
         for key, value in pairs:
-            storage._load_pair(key, value)
+            if key.startswith(keys.HISTORY_PREFIX):
+                storage._entries[key] = value
+            else:
+                storage._load_pair(key, value)
         storage._flushed_names = len(storage.names)
         storage.entry_keys = list(storage._entries)
         storage.loaded_count = len(storage.entry_keys)
         return storage
 
     def _load_pair(self, key: bytes, value: bytes) -> None:
-        if key.startswith(keys.HISTORY_PREFIX):
-            self._entries[key] = value
-        elif key.startswith(keys.METADATA_PREFIX):
+        if key.startswith(keys.METADATA_PREFIX):
             self._metadata[keys.parse_metadata_key(key)] = value
         elif key.startswith(keys.NAMES_PREFIX):
             self._load_name(keys.parse_name_key(key), value)

@@ -141,6 +141,23 @@ async def run(scope: Scope, name: str, fn: Callable[..., Any], args: tuple[Any, 
         )
         raise turn.fail(missing)
     _, entry = scope.open(name, StepEntry)
+    if entry is None or (output := _step_of(entry).output) is None:
+        return await _go_on(scope, name, entry, fn, args, policy)
+    # What is replayed most, by the shortest way: the verdict of ``decide`` is the same.
+    metadata = turn.storage.find_metadata(entry.id) or EntryMetadata(created_at=turn.clock.now())
+    return _replay(scope, name, entry, metadata, output, fn, policy)
+
+
+def _step_of(entry: Entry) -> StepEntry:
+    assert type(entry.kind) is StepEntry
+    return entry.kind
+
+
+async def _go_on(
+    scope: Scope, name: str, entry: Entry | None, fn: Callable[..., Any], args: tuple[Any, ...], policy: StepPolicy
+) -> Any:
+    """A step that is not completed: try it, wait for its next attempt, or tell that it has ended for good."""
+    turn = scope.turn
     while True:
         verdict, metadata = _look(scope, name, entry, policy)
         if turn.charge and turn.storage.is_urgent and _is_news(verdict):

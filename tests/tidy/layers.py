@@ -27,7 +27,7 @@ ENGINE_ORDER = (
     ("driver",),
     ("clock", "ids"),
     ("kept", "storage", "mismatch", "positions", "hooks", "writing", "flushing"),
-    ("instants", "turn", "scope", "scope_log"),
+    ("abandoning", "instants", "turn", "scope", "scope_log"),
     ("ops.attempt", "ops.branch", "ops.rollback"),
     (
         "ops.step",
