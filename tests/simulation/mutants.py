@@ -17,7 +17,7 @@ from adapters.dynamodb import compaction, driver, hold, inbox, lease, log, parti
 from adapters.dynamodb.expressions import Change, Condition
 from adapters.dynamodb.inbox import Accepted
 from engine import storage
-from engine.entry import EntryStatus, SleepEntry, SleepState
+from engine.entry import EntryStatus, SleepEntry, SleepState, StepEntry
 from engine.errors import StoreUnavailableError
 from engine.lifecycle import ENDED
 from engine.ops import loop, race, rollback, sleep, step
@@ -76,7 +76,8 @@ def _completed_decided_anew() -> list[Patch]:
         verdict, metadata = look(*arguments)
         return (step.Run(1) if isinstance(verdict, step.Replay) else verdict), metadata
 
-    return [(step, "_look", mutant)]
+    # The short way for what is completed is closed too, so that the verdict is asked for.
+    return [(step, "_look", mutant), (step, "_step_of", lambda _entry: StepEntry())]
 
 
 def _exhausted_tried_again() -> list[Patch]:
