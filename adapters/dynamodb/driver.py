@@ -15,7 +15,6 @@ from adapters.dynamodb.items import HEAD, head_change, key
 from adapters.dynamodb.limits import (
     COMMIT_BYTES_MAX,
     COMMIT_MESSAGES_MAX,
-    MESSAGE_BYTES_MAX,
     SEND_SLOW_MS,
     VALUE_BYTES_MAX,
     WORKER_POLL_INTERVAL_S,
@@ -107,11 +106,6 @@ class DynamoDriver:
     def commit_messages_max(self) -> int:
         """Messages that one commit may move, where a reply counts twice; the engine divides what is more."""
         return COMMIT_MESSAGES_MAX
-
-    @property
-    def message_bytes_max(self) -> int:
-        """Largest message body or reply, in bytes of CBOR."""
-        return MESSAGE_BYTES_MAX
 
     @property
     def deaths(self) -> int:
