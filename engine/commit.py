@@ -32,6 +32,43 @@ class Outgoing(Struct, frozen=True, kw_only=True):
     message: Message
 
 
+class Child(Struct, frozen=True, kw_only=True):
+    """A workflow to be started with this commit, as a start from outside would.
+
+    Attributes:
+        workflow_id: its id.
+        workflow_type: its type.
+        workflow_input: its input, CBOR.
+        tags: what it can be found by, beside its type; fixed.
+        unique: there may be only one of its type with exactly these tags that has not ended.
+        replace_failed: with ``unique``: one that has failed does not stand in the way.
+    """
+
+    workflow_id: str
+    workflow_type: str
+    workflow_input: bytes
+    tags: dict[str, str] = {}
+    unique: bool = False
+    replace_failed: bool = False
+
+
+class Publication(Struct, frozen=True, kw_only=True):
+    """A message to whoever listens now: recorded with this commit, then published at most once.
+
+    Attributes:
+        id: unique to it.
+        name: of the message; ``topic`` is what it is about, ``"*"`` for nothing in particular.
+        body: CBOR.
+        sent_at: integer milliseconds since the epoch.
+    """
+
+    id: str
+    name: str
+    topic: str = "*"
+    body: bytes
+    sent_at: int
+
+
 class Commit(Struct, frozen=True, kw_only=True):
     """One indivisible change of a workflow.
 
@@ -47,11 +84,16 @@ class Commit(Struct, frozen=True, kw_only=True):
         replies: answers to completable messages, which leave the inbox too.
         returned: messages that go back to the inbox, to their old place (their ``ticket``).
         outgoing: messages to send.
+        children: workflows to start. The driver refuses the commit with ``ChildRefusedError``, and writes nothing,
+            where one of them cannot be started.
+        published: messages to publish, once the commit is written.
         alarm: the new alarm, or None to leave it as it is.
         state: the workflow's state after this commit, or None where it did not change.
         yields: the holder gives up its turn with this commit. The driver refuses it with ``InboxMovedError``, and
             writes nothing, when a message was accepted since the inbox was last refreshed.
         names: with ``yields``: the message names waited for, ``()`` for any; None where none is waited for.
+        awaited: with ``yields``: ids of other workflows, of which one's end is waited for too. The driver refuses the
+            commit with ``InboxMovedError``, and writes nothing, when one of them has ended already or is not there.
     """
 
     puts: list[tuple[bytes, bytes]] = []
@@ -62,7 +104,10 @@ class Commit(Struct, frozen=True, kw_only=True):
     replies: list[Reply] = []
     returned: list[Message] = []
     outgoing: list[Outgoing] = []
+    children: list[Child] = []
+    published: list[Publication] = []
     alarm: Alarm | None = None
     state: WorkflowState | None = None
     yields: bool = False
     names: tuple[str, ...] | None = None
+    awaited: tuple[str, ...] = ()

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from msgspec import Struct
+
+from engine.lifecycle import WorkflowState
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from engine.commit import Commit
     from engine.entry import Message
@@ -57,6 +61,26 @@ class MessageDriver(Protocol):
         """Remove a message and, where ``response`` (CBOR) is given, keep it for the sender."""
 
 
+class Peer(Struct, frozen=True, kw_only=True):
+    """Another workflow as it stands: its state, and its output or error as stored (CBOR; None where there is none)."""
+
+    workflow_id: str
+    workflow_type: str
+    state: WorkflowState
+    output: bytes | None = None
+    error: bytes | None = None
+
+
+class Peers(Protocol):
+    """The other workflows of a store."""
+
+    async def peek(self, workflow_id: str) -> Peer | None:
+        """How a workflow stands, strongly consistent; None where there is none."""
+
+    async def find(self, workflow_type: str, tags: Mapping[str, str], limit: int) -> list[str]:
+        """Ids of workflows of a type that have not ended and have at least ``tags``, in the order of ids."""
+
+
 @runtime_checkable
 class EngineDriver(Protocol):
     """One workflow's key-value namespace, alarm and inbox.
@@ -72,6 +96,7 @@ class EngineDriver(Protocol):
         commit_messages_max: optional; messages that one commit may move, where a reply counts twice.
         deaths: how many runs died since the last commit; 0 where unknown.
         started_at: when the workflow was started, integer milliseconds; None where the driver does not know.
+        peers: optional; the other workflows of its store. Where it is missing, no other workflow can be started.
         is_inbox_fresh: optional; whether the inbox has just been read, so that a run begins without a refresh.
         message_driver: the inbox.
         clock: what its times are measured with; runs on this driver use it unless told otherwise.
@@ -128,7 +153,9 @@ class EngineDriver(Protocol):
         Raises:
             CommitTooLarge: it is beyond the driver's limits.
             FencedError: somebody else holds the lease.
-            InboxMovedError: it yields, and a message came since the last refresh.
+            InboxMovedError: it yields, and a message came since the last refresh, or an awaited workflow has ended.
+            WorkflowNotFoundError, WorkflowEndedError: an outgoing message has nobody to go to.
+            ChildRefusedError: a child cannot be started.
             CommitInFlightError: another commit of this driver is in flight.
             StoreUnavailableError: the store could not be reached for long enough.
         """

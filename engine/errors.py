@@ -23,7 +23,8 @@
          ├─ CallerError                     whoever called from outside must change the call
          │   ├─ WorkflowFailedError           the workflow ended in failure
          │   ├─ WorkflowNotFoundError, WorkflowEndedError, WorkflowNotEndedError
-         │   ├─ UnknownTypeError, StartConflictError
+         │   ├─ UnknownTypeError
+         │   ├─ StartConflictError ─ ChildRefusedError
          │   ├─ InvalidIdError, InvalidReplayError, ValueTooLargeError
          └─ OperatorError                   whoever runs the system must look
              ├─ StalledError                  the process died again and again outside any step
@@ -205,6 +206,19 @@ class UnknownTypeError(CallerError):
 
 class StartConflictError(CallerError):
     """A workflow with this id exists already with another type or input, or is being purged."""
+
+
+class ChildRefusedError(StartConflictError):
+    """A commit was to start the child ``workflow_id``, and cannot.
+
+    Attributes:
+        workflow_id: the id that was asked for.
+        existing: the workflow that is there in its place and serves as well: the same start under the same id, or, of a
+            unique type and tags, the one that has not ended; None where there is a conflict.
+    """
+
+    workflow_id: str = ""
+    existing: str | None = None
 
 
 class InvalidIdError(CallerError):
