@@ -145,7 +145,7 @@ class JoinError(TorporError):
     """Branches of the join ``operation`` failed; ``errors`` maps each of them to its error, live as on replay."""
 
     def __init__(self, errors: Mapping[str, RecordedError], operation: str = "") -> None:
-        super().__init__(f"Join failed: {', '.join(errors)}")
+        super().__init__(f"Join failed: {_told(errors)}")
         self.errors = dict(errors)
         self.operation = operation
 
@@ -154,9 +154,22 @@ class RaceError(TorporError):
     """Every branch of the race ``operation`` failed; ``errors`` maps each to its error, live as on replay."""
 
     def __init__(self, errors: Mapping[str, RecordedError], operation: str = "") -> None:
-        super().__init__(f"All branches failed: {', '.join(errors)}")
+        super().__init__(f"All branches failed: {_told(errors)}")
         self.errors = dict(errors)
         self.operation = operation
+
+
+_BRANCHES_TOLD_MAX = 5
+"""Branches whose errors the text of a JoinError or RaceError tells; all are in its ``errors``. Design choice."""
+
+_CHARACTERS_TOLD_MAX = 200
+"""Characters of each that it tells. Design choice."""
+
+
+def _told(errors: Mapping[str, RecordedError]) -> str:
+    told = [f"{branch} ({error.name}: {error.message[:_CHARACTERS_TOLD_MAX]})" for branch, error in errors.items()]
+    more = len(told) - _BRANCHES_TOLD_MAX
+    return ", ".join(told[:_BRANCHES_TOLD_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 class QueueTimeoutError(TorporError):

@@ -72,6 +72,18 @@ async def test_a_wait_comes_before_a_failure_and_the_failure_after_it() -> None:
 # --- join ------------------------------------------------------------------------------------------------------------
 
 
+async def test_the_text_of_a_failed_join_says_why_and_stays_short() -> None:
+    bench = Bench()
+    branches = {f"b{number}": failing_branch(ValueError(f"no {number}" * 100)) for number in range(7)}
+    with pytest.raises(JoinError) as caught:
+        await bench.once(lambda ctx: ctx.join("j", branches))
+    text = str(caught.value)
+    assert text.startswith("Join failed: b0 (ValueError: no 0no 0")
+    assert text.endswith(" and 2 more")
+    assert len(text) < 1_200
+    assert len(caught.value.errors) == 7
+
+
 async def test_errors_are_the_same_live_and_on_replay_and_live_ones_have_their_cause() -> None:
     bench = Bench()
     seen: list[Any] = []
