@@ -10,13 +10,17 @@ from engine import keys
 from engine.commit import Commit
 
 if TYPE_CHECKING:
-    from engine.commit import Outgoing, Reply
+    from engine.commit import Outgoing, Publication, Reply
     from engine.entry import Message
 
 K = TypeVar("K")
 
 _MESSAGE_ACTIONS, _REPLY_ACTIONS = 1, 2
 _KEY_BYTES = 64
+
+_MARKS = ("entries", "metadata", "deletes", "consumed")
+_KEYED = ("returned", "published")
+_LISTED = ("ranges", "replies", "outgoing")
 
 
 class Room(Struct, frozen=True, kw_only=True):
@@ -30,7 +34,8 @@ class Room(Struct, frozen=True, kw_only=True):
         size = sum(len(key) + len(value) for key, value in commit.puts)
         size += sum(len(outgoing.message.body) for outgoing in commit.outgoing)
         size += sum(len(message.body) for message in commit.returned) + sum(len(reply.body) for reply in commit.replies)
-        moves = len(commit.consumed) + len(commit.returned) + len(commit.outgoing)
+        size += sum(len(publication.body) for publication in commit.published)
+        moves = len(commit.consumed) + len(commit.returned) + len(commit.outgoing) + len(commit.published)
         count = moves * _MESSAGE_ACTIONS + len(commit.replies) * _REPLY_ACTIONS
         return size <= self.bytes_max and count <= self.messages_max
 
@@ -49,6 +54,7 @@ class Changes:
         "fields",
         "metadata",
         "outgoing",
+        "published",
         "ranges",
         "replies",
         "returned",
@@ -64,6 +70,8 @@ class Changes:
         self.returned: dict[str, tuple[int, Message]] = {}
         self.replies: list[tuple[int, Reply]] = []
         self.outgoing: list[tuple[int, Outgoing]] = []
+        # By the entry that records it: where that goes before it is committed, nothing is published.
+        self.published: dict[str, tuple[int, Publication]] = {}
 
     def is_empty(self) -> bool:
         """Whether a commit of these would carry nothing."""
@@ -77,6 +85,7 @@ class Changes:
             or self.returned
             or self.replies
             or self.outgoing
+            or self.published
         )
 
     def prepend(self, earlier: Changes) -> None:
@@ -95,6 +104,7 @@ class Changes:
         self.returned = {message_id: one for message_id, one in returned.items() if message_id not in undone}
         self.replies[:0] = earlier.replies
         self.outgoing[:0] = earlier.outgoing
+        self.published = {**earlier.published, **self.published}
 
     def commit(self, puts: list[tuple[bytes, bytes]], **ending: Any) -> Commit:
         """The commit that carries these changes; ``puts`` are the values behind the marks."""
@@ -106,6 +116,7 @@ class Changes:
             replies=[reply for _, reply in self.replies],
             returned=[message for _, message in self.returned.values()],
             outgoing=[outgoing for _, outgoing in self.outgoing],
+            published=[publication for _, publication in self.published.values()],
             **ending,
         )
 
@@ -119,6 +130,7 @@ class Changes:
         self.ranges = [(into if group >= since else group, one) for group, one in self.ranges]
         self.replies = [(into if group >= since else group, one) for group, one in self.replies]
         self.outgoing = [(into if group >= since else group, one) for group, one in self.outgoing]
+        self.published = {key: (into if group >= since else group, one) for key, (group, one) in self.published.items()}
 
     def take_outgoing(self, target: str) -> list[Outgoing]:
         """Messages to the workflow ``target``, which are not to be sent any more."""
@@ -139,6 +151,8 @@ class Changes:
             _add(size_of, group, size=len(message.body), count=_MESSAGE_ACTIONS)
         for group, outgoing in self.outgoing:
             _add(size_of, group, size=len(outgoing.message.body), count=_MESSAGE_ACTIONS)
+        for group, publication in self.published.values():
+            _add(size_of, group, size=len(publication.body), count=_MESSAGE_ACTIONS)
         for group, reply in self.replies:
             _add(size_of, group, size=len(reply.body), count=_REPLY_ACTIONS)
         ordered = sorted(size_of)
@@ -155,22 +169,15 @@ class Changes:
         first, rest = Changes(), Changes()
         for key, value in self.fields.items():
             (first if key == keys.INPUT_KEY else rest).fields[key] = value
-        for key, group in self.entries.items():
-            (first if group <= last else rest).entries[key] = group
-        for entry_id, group in self.metadata.items():
-            (first if group <= last else rest).metadata[entry_id] = group
-        for key, group in self.deletes.items():
-            (first if group <= last else rest).deletes[key] = group
-        for message_id, group in self.consumed.items():
-            (first if group <= last else rest).consumed[message_id] = group
-        for message_id, returned in self.returned.items():
-            (first if returned[0] <= last else rest).returned[message_id] = returned
-        for removed in self.ranges:
-            (first if removed[0] <= last else rest).ranges.append(removed)
-        for reply in self.replies:
-            (first if reply[0] <= last else rest).replies.append(reply)
-        for sent in self.outgoing:
-            (first if sent[0] <= last else rest).outgoing.append(sent)
+        for name in _MARKS:
+            for key, group in getattr(self, name).items():
+                getattr(first if group <= last else rest, name)[key] = group
+        for name in _KEYED:
+            for key, grouped in getattr(self, name).items():
+                getattr(first if grouped[0] <= last else rest, name)[key] = grouped
+        for name in _LISTED:
+            for grouped in getattr(self, name):
+                getattr(first if grouped[0] <= last else rest, name).append(grouped)
         return first, rest
 
 
