@@ -15,6 +15,7 @@ from engine.operating import ABSENT, label_of
 from engine.ops import inline, join, loop, race, recovery, rollback
 from engine.ops.branch import Branch
 from engine.ops.version import check_number
+from engine.publishing import Publishing
 from engine.queue_context import Queue
 from engine.registry import Workflow
 from engine.scope_log import ScopeLog
@@ -35,7 +36,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-class Context(Knowing, Stepping, Waiting, Changing, Listening, Signalling):
+class Context(Knowing, Stepping, Waiting, Changing, Listening, Signalling, Publishing):
     """The durable operations of one scope. Await each before the next; ``join`` runs them side by side."""
 
     __slots__ = ("log", "queue")

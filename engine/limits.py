@@ -62,6 +62,9 @@ U64_MAX = 2**64 - 1
 NAME_BYTES_MAX = 1024
 """UTF-8 bytes of an operation's or message's name. Design choice: a name is a key part, not a payload."""
 
+PUBLICATION_NAME_CHARACTERS_MAX = 128
+"""Characters of the name of what is published. Source: EventBridge, where it is an event's ``DetailType``."""
+
 VALUE_DEPTH_MAX = 200
 """Nesting of a user value. Design choice, well under Python's recursion limit."""
 

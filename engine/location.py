@@ -24,6 +24,12 @@ PathSegment = int | LoopIteration
 Location = tuple[PathSegment, ...]
 """A path from the root of a workflow; the root itself is ``()``."""
 
+EVERYTHING = "*"
+"""The topic of what is about nothing in particular."""
+
+RESERVED_PREFIX = "torpor."
+"""Names that begin so are not for authors: on the bus they tell the stack itself what to do."""
+
 
 def is_prefix(prefix: Location, location: Location) -> bool:
     """Whether ``location`` is ``prefix`` itself or lies below it."""
@@ -63,3 +69,16 @@ def check_name(name: str) -> None:
         raise InvalidIdError(f"the name {name[:40]!r} is no valid Unicode text") from None
     if size > limits.NAME_BYTES_MAX:
         raise InvalidIdError(f"the name {name[:40]!r}... is longer than {limits.NAME_BYTES_MAX} bytes")
+
+
+def check_publication(name: str, topic: str) -> None:
+    """Raise where ``name`` or ``topic`` is none of a publication: TypeError or InvalidIdError."""
+    for what in (name, topic):
+        check_name(what)
+        if not what or any(character < " " or "\x7f" <= character <= "\x9f" for character in what):
+            raise InvalidIdError(f"{what[:40]!r} is no name or topic of a message: empty, or with a control character")
+    if len(name) > limits.PUBLICATION_NAME_CHARACTERS_MAX:
+        most = limits.PUBLICATION_NAME_CHARACTERS_MAX
+        raise InvalidIdError(f"the name {name[:40]!r}... of a message to publish is longer than {most} characters")
+    if name.startswith(RESERVED_PREFIX):
+        raise InvalidIdError(f"the name {name!r} begins with {RESERVED_PREFIX!r}, which is for torpor itself")

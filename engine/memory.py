@@ -20,6 +20,7 @@ from engine.sorted_pairs import SortedPairs, after
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
+    from engine.commit import Publication
     from engine.driver import AbortSignal, Clock
     from engine.entry import Message
 
@@ -215,6 +216,11 @@ class MemoryDriver:
         """The inbox, oldest first."""
         return list(self.message_driver.messages.values())
 
+    @property
+    def published(self) -> list[Publication]:
+        """What was published, in the order of the commits."""
+        return [publication for commit in self.commits for publication in commit.published]
+
     def call(self, operation: str) -> _Call:
         """The context of one call."""
         return _Call(self, operation)
@@ -367,4 +373,5 @@ def _writes(commit: Commit) -> bool:
         or commit.replies
         or commit.returned
         or commit.outgoing
+        or commit.published
     )

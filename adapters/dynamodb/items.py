@@ -121,13 +121,14 @@ def dedup_key(message_id: str) -> str:
     return DEDUP_PREFIX + message_id
 
 
-def _shard(workflow_id: str, shards: int) -> int:
-    return int.from_bytes(hashlib.blake2b(workflow_id.encode(), digest_size=4).digest(), "big") % shards
+def shard_of(identifier: str, shards: int) -> int:
+    """Which of ``shards`` partitions, from 0, an id belongs to."""
+    return int.from_bytes(hashlib.blake2b(identifier.encode(), digest_size=4).digest(), "big") % shards
 
 
 def due_shard(workflow_id: str) -> str:
     """The partition of the index ``due`` that a workflow belongs to."""
-    return f"{_shard(workflow_id, DUE_SHARDS):02d}"
+    return f"{shard_of(workflow_id, DUE_SHARDS):02d}"
 
 
 DUE_SHARD_NAMES = tuple(f"{shard:02d}" for shard in range(DUE_SHARDS))
@@ -159,7 +160,7 @@ def list_types(workflow_type: str) -> list[str]:
 
 def listed(workflow_id: str, workflow_type: str, state: WorkflowState, created_at: int) -> Item:
     """The attributes that put a HEAD into the index ``list``, behind those of its group that were created earlier."""
-    shard = _shard(workflow_id, LIST_SHARDS)
+    shard = shard_of(workflow_id, LIST_SHARDS)
     return {
         LIST_TYPE: text(f"{workflow_type}#{shard}"),
         LIST_AT: text(f"{list_group(state)}#{created_at:015d}#{workflow_id}"),

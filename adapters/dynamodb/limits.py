@@ -80,6 +80,26 @@ SEND_SLOW_MS = 30_000
 DEDUP_TTL_S = 86_400
 """How long a caller's message id is remembered, in seconds. Source: the design."""
 
+TAIL_TTL_S = 90
+"""How long what was published can be read, in seconds. Source: the design; its items' ``ttl`` only tidies up."""
+
+TAIL_OVERLAP_MS = 15_000
+"""How far a reader of what was published goes back at each look, for commits that landed late. Design choice: longer
+than a commit takes that is throttled again and again, and clocks differ by less."""
+
+TAIL_SEEN_MAX = 400
+"""Messages that a reader's cursor knows it was given. Design choice: 6 KB of an address, of which HTTP APIs take 10."""
+
+TAIL_SHARDS = 4
+"""Partitions of what is published under one name, by topic: a partition takes some 500 a second. Design choice."""
+
+TAIL_PAGE_ITEMS = 100
+"""Items that one Query of what was published reads. Design choice."""
+
+TAIL_ANSWER_BYTES_MAX = 512 * 1024
+"""Bytes of bodies in one answer, but for one that is larger. Design choice: as JSON they may be six times as long, and
+a function answers with 6 MB at most."""
+
 TOKEN_BYTES = 18
 """Bytes of hash in a ClientRequestToken: 36 hexadecimal digits. Source: DynamoDB quota (36 characters)."""
 

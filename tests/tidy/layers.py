@@ -40,9 +40,10 @@ ENGINE_ORDER = (
         "ops.recovery",
         "ops.inline",
         "ops.signal",
+        "ops.publication",
     ),
     ("catalogue", "registry", "step_options", "activities", "message_types", "operating"),
-    ("knowing", "stepping", "waiting", "changing", "listening", "signalling", "queue_context", "context"),
+    ("knowing", "stepping", "waiting", "changing", "listening", "signalling", "publishing", "queue_context", "context"),
     ("result", "revival", "live", "passage", "run", "handle", "inspect"),
     ("virtual_clock", "jumping", "sorted_pairs", "memory", "memory_world", "testing"),
 )
