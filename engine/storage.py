@@ -1,37 +1,32 @@
-"""A workflow's history in memory: what was loaded, what has changed since, and the commit that carries the changes.
+"""What a run changes of a workflow's history, and the commit that carries the changes.
 
-Entries are kept by key, decoded when they are first looked at, so that loading costs nothing per entry beyond the
-listing. A change marks its key; ``gather`` turns all marks into one ``Commit`` and moves them into ``_in_flight``,
-where they stay until ``settled`` says that every write has succeeded or ``restore`` brings them back.
+A change marks its key; ``gather`` turns all marks into one ``Commit`` and moves them into ``_in_flight``, where they
+stay until ``settled`` says that every write has succeeded or ``restore`` brings them back.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from engine import bare, kept, keys, message_record
+from engine import kept, keys, message_record
 from engine.changes import Changes
-from engine.entry import Entry, EntryMetadata, MessageEntry
-from engine.errors import CorruptHistoryError
-from engine.lifecycle import WorkflowState
+from engine.entry import MessageEntry
+from engine.loaded import LoadedHistory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from engine.changes import Room
     from engine.commit import Alarm, Commit, Outgoing, Reply
-    from engine.entry import Message
+    from engine.entry import Entry, EntryMetadata, Message
+    from engine.lifecycle import WorkflowState
 
 
-class Storage:
-    """One workflow's names, entries, metadata and fields, with marks on what is not yet committed.
+class Storage(LoadedHistory):
+    """One workflow's history, with marks on what is not yet committed.
 
     Attributes:
-        names: the name registry, by index.
-        entry_keys: the keys of all entries, sorted, so that a scope is a slice.
-        loaded_count: how many entries an earlier run left; 0 means that nothing can be unvisited.
-        state: the workflow's state as of now, committed or not.
         is_partial: the last gathered commit had no room for everything; the next one carries more of it.
         refusals: by message id, what to call where the message cannot be delivered.
         is_urgent: something changed that must be committed before anything else acts.
@@ -39,42 +34,21 @@ class Storage:
 
     __slots__ = (
         "_changes",
-        "_entries",
         "_flushed_names",
         "_flushed_state",
         "_group",
         "_in_flight",
-        "_metadata",
-        "_name_index",
         "_recorded_messages",
-        "entry_keys",
-        "error",
-        "input",
         "is_partial",
         "is_urgent",
-        "loaded_count",
-        "names",
-        "output",
         "refusals",
-        "state",
-        "visited",
     )
 
     def __init__(self) -> None:
-        self.names: list[str] = []
-        self.entry_keys: list[bytes] = []
-        self.loaded_count = 0
-        self.visited: set[bytes] = set()
-        self.state = WorkflowState.PENDING
-        self.input: bytes | None = None
-        self.output: bytes | None = None
-        self.error: bytes | None = None
+        super().__init__()
         self.is_urgent = False
         self.is_partial = False
         self._group = 0
-        self._name_index: dict[str, int] = {}
-        self._entries: dict[bytes, Entry | bytes] = {}
-        self._metadata: dict[str, EntryMetadata | bytes] = {}
         self._recorded_messages: set[str] | None = None
         self.refusals: dict[str, Callable[[Exception], None]] = {}
         self._flushed_names = 0
@@ -83,49 +57,22 @@ class Storage:
         self._in_flight: Changes | None = None
 
     @classmethod
-    def load(cls, pairs: list[tuple[bytes, bytes]]) -> Storage:
+    def load(cls, pairs: list[tuple[bytes, bytes]]) -> Self:
         """The storage that holds ``pairs`` (sorted by key), as a driver lists them.
 
         Raises:
             CorruptHistoryError: a key or a state that no engine wrote.
         """
-        storage = cls()
-        for key, value in pairs:
-            if key.startswith(keys.HISTORY_PREFIX):
-                storage._entries[key] = value
-            else:
-                storage._load_pair(key, value)
-        storage._flushed_names = len(storage.names)
-        storage.entry_keys = list(storage._entries)
-        storage.loaded_count = len(storage.entry_keys)
+        storage = super().load(pairs)
+        storage._flushed_names = len(storage.names)  # noqa: SLF001 - of its own class
         return storage
 
     def _load_pair(self, key: bytes, value: bytes) -> None:
-        if key.startswith(keys.METADATA_PREFIX):
-            self._metadata[keys.parse_metadata_key(key)] = value
-        elif key.startswith(keys.NAMES_PREFIX):
-            self._load_name(keys.parse_name_key(key), value)
-        elif key == keys.STATE_KEY:
-            self.state = self._flushed_state = kept.parse_state(value)
-        elif key == keys.OUTPUT_KEY:
-            self.output = value
-        elif key == keys.ERROR_KEY:
-            self.error = value
-        elif key == keys.INPUT_KEY:
-            self.input = value
-
-    def _load_name(self, index: int, value: bytes) -> None:
-        if index != len(self.names):
-            raise CorruptHistoryError(f"the name registry has a gap: expected index {len(self.names)}, found {index}")
-        name = value.decode("utf-8", "surrogateescape")
-        self.names.append(name)
-        self._name_index[name] = index
+        super()._load_pair(key, value)
+        if key == keys.STATE_KEY:
+            self._flushed_state = self.state
 
     # --- names --------------------------------------------------------------------------------------------------
-
-    def find_name(self, name: str) -> int | None:
-        """The index of ``name``, or None where it was never used."""
-        return self._name_index.get(name)
 
     def register_name(self, name: str) -> int:
         """The index of ``name``, given now where it was never used."""
@@ -137,13 +84,6 @@ class Storage:
         return index
 
     # --- entries and metadata -----------------------------------------------------------------------------------
-
-    def find(self, key: bytes) -> Entry | None:
-        """The entry at ``key``, or None."""
-        entry = self._entries.get(key)
-        if type(entry) is bytes:
-            entry = self._entries[key] = kept.decode_entry(key, entry)
-        return entry  # type: ignore[return-value]  # decoded above where it was bytes
 
     def put(self, key: bytes, entry: Entry, *, is_urgent: bool = True) -> None:
         """Store an entry, new or changed."""
@@ -167,45 +107,10 @@ class Storage:
         if type(entry.kind) is MessageEntry:
             changes.merge(changes.entries[key], self._group)
 
-    def find_metadata(self, entry_id: str) -> EntryMetadata | None:
-        """The metadata of an entry, or None."""
-        metadata = self._metadata.get(entry_id)
-        if type(metadata) is bytes:
-            metadata = self._metadata[entry_id] = bare.decode_metadata(metadata)
-        return metadata  # type: ignore[return-value]  # decoded above where it was bytes
-
     def put_metadata(self, entry_id: str, metadata: EntryMetadata) -> None:
         """Store an entry's metadata, new or changed."""
         self._metadata[entry_id] = metadata
         self._changes.metadata[entry_id] = self._group
-
-    def below(self, scope_key: bytes) -> list[bytes]:
-        """The keys of every entry below ``scope_key`` (itself left out), sorted."""
-        start, end = keys.range_of(scope_key)
-        found = self.entry_keys[bisect_left(self.entry_keys, start) : bisect_left(self.entry_keys, end)]
-        return found[1:] if found and found[0] == scope_key else found
-
-    def between(self, start: bytes, end: bytes) -> list[bytes]:
-        """The keys of every entry with ``start <= key < end``, sorted."""
-        return self.entry_keys[bisect_left(self.entry_keys, start) : bisect_left(self.entry_keys, end)]
-
-    def first_unvisited(self, scope_key: bytes) -> bytes | None:
-        """The first entry below ``scope_key`` that an earlier run left and this run has not visited, or None."""
-        if not self.loaded_count:
-            return None
-        start, end = keys.range_of(scope_key)
-        entry_keys, visited = self.entry_keys, self.visited
-        for index in range(bisect_left(entry_keys, start), len(entry_keys)):
-            key = entry_keys[index]
-            if key >= end:
-                return None
-            if key not in visited and key != scope_key:
-                return key
-        return None
-
-    def latest_id(self) -> str | None:
-        """The last UUIDv7 of all entries, or None; other ids say nothing of the order of creation."""
-        return max(filter(None, map(kept.uuid7_of, self._entries.values())), default=None)
 
     def remove_range(self, start: bytes, end: bytes) -> list[Entry]:
         """Remove every entry with ``start <= key < end``, with its metadata; the removal rides on the next commit."""
@@ -237,22 +142,6 @@ class Storage:
         if self._metadata.pop(entry.id, None) is not None:
             self._changes.deletes[keys.metadata_key(entry.id)] = self._group
         return entry
-
-    def entries(self) -> Iterator[tuple[bytes, Entry]]:
-        """Every entry with its key, sorted by key."""
-        for key in self.entry_keys:
-            entry = self.find(key)
-            assert entry is not None
-            yield key, entry
-
-    def all_metadata(self) -> dict[str, EntryMetadata]:
-        """The metadata of every entry that has any."""
-        return {entry_id: found for entry_id in self._metadata if (found := self.find_metadata(entry_id)) is not None}
-
-    def begin_run(self) -> None:
-        """Start over from the top: what is stored now was left by an earlier run, and nothing is visited."""
-        self.loaded_count = len(self.entry_keys)
-        self.visited = set()
 
     # --- messages -----------------------------------------------------------------------------------------------
 

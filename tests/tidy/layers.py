@@ -26,7 +26,7 @@ ENGINE_ORDER = (
     ("schema", "bare", "keys", "coordinates", "lifecycle", "commit", "changes"),
     ("driver",),
     ("clock", "ids"),
-    ("kept", "storage", "mismatch", "positions", "hooks", "writing", "flushing"),
+    ("kept", "loaded", "storage", "mismatch", "positions", "hooks", "writing", "flushing"),
     ("abandoning", "instants", "turn", "scope", "scope_log"),
     ("ops.attempt", "ops.branch", "ops.rollback"),
     (

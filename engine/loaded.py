@@ -1,0 +1,157 @@
+"""A workflow's history as it was loaded: what the operations of a run look up, and what a run has visited of it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Self
+
+from engine import bare, kept, keys
+from engine.errors import CorruptHistoryError
+from engine.lifecycle import WorkflowState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.entry import Entry, EntryMetadata
+
+
+class LoadedHistory:
+    """One workflow's names, entries, metadata and fields, by key; ``Storage`` changes them.
+
+    Entries are decoded when they are first looked at, so that loading costs nothing per entry beyond the listing.
+
+    Attributes:
+        names: the name registry, by index.
+        entry_keys: the keys of all entries, sorted, so that a scope is a slice.
+        loaded_count: how many entries an earlier run left; 0 means that nothing can be unvisited.
+        visited: the keys of the entries that this run has looked at.
+        state: the workflow's state as of now, committed or not.
+        input: the workflow's input, CBOR; None where there is none. So ``output``; ``error`` is a CBOR map.
+    """
+
+    __slots__ = (
+        "_entries",
+        "_metadata",
+        "_name_index",
+        "entry_keys",
+        "error",
+        "input",
+        "loaded_count",
+        "names",
+        "output",
+        "state",
+        "visited",
+    )
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.entry_keys: list[bytes] = []
+        self.loaded_count = 0
+        self.visited: set[bytes] = set()
+        self.state = WorkflowState.PENDING
+        self.input: bytes | None = None
+        self.output: bytes | None = None
+        self.error: bytes | None = None
+        self._name_index: dict[str, int] = {}
+        self._entries: dict[bytes, Entry | bytes] = {}
+        self._metadata: dict[str, EntryMetadata | bytes] = {}
+
+    @classmethod
+    def load(cls, pairs: list[tuple[bytes, bytes]]) -> Self:
+        """The history that holds ``pairs`` (sorted by key), as a driver lists them.
+
+        Raises:
+            CorruptHistoryError: a key or a state that no engine wrote.
+        """
+        history = cls()
+        for key, value in pairs:
+            if key.startswith(keys.HISTORY_PREFIX):
+                history._entries[key] = value
+            else:
+                history._load_pair(key, value)
+        history.entry_keys = list(history._entries)
+        history.loaded_count = len(history.entry_keys)
+        return history
+
+    def _load_pair(self, key: bytes, value: bytes) -> None:
+        if key.startswith(keys.METADATA_PREFIX):
+            self._metadata[keys.parse_metadata_key(key)] = value
+        elif key.startswith(keys.NAMES_PREFIX):
+            self._load_name(keys.parse_name_key(key), value)
+        elif key == keys.STATE_KEY:
+            self.state = kept.parse_state(value)
+        elif key == keys.OUTPUT_KEY:
+            self.output = value
+        elif key == keys.ERROR_KEY:
+            self.error = value
+        elif key == keys.INPUT_KEY:
+            self.input = value
+
+    def _load_name(self, index: int, value: bytes) -> None:
+        if index != len(self.names):
+            raise CorruptHistoryError(f"the name registry has a gap: expected index {len(self.names)}, found {index}")
+        name = value.decode("utf-8", "surrogateescape")
+        self.names.append(name)
+        self._name_index[name] = index
+
+    def find_name(self, name: str) -> int | None:
+        """The index of ``name``, or None where it was never used."""
+        return self._name_index.get(name)
+
+    def find(self, key: bytes) -> Entry | None:
+        """The entry at ``key``, or None."""
+        entry = self._entries.get(key)
+        if type(entry) is bytes:
+            entry = self._entries[key] = kept.decode_entry(key, entry)
+        return entry  # type: ignore[return-value]  # decoded above where it was bytes
+
+    def find_metadata(self, entry_id: str) -> EntryMetadata | None:
+        """The metadata of an entry, or None."""
+        metadata = self._metadata.get(entry_id)
+        if type(metadata) is bytes:
+            metadata = self._metadata[entry_id] = bare.decode_metadata(metadata)
+        return metadata  # type: ignore[return-value]  # decoded above where it was bytes
+
+    def below(self, scope_key: bytes) -> list[bytes]:
+        """The keys of every entry below ``scope_key`` (itself left out), sorted."""
+        start, end = keys.range_of(scope_key)
+        found = self.entry_keys[bisect_left(self.entry_keys, start) : bisect_left(self.entry_keys, end)]
+        return found[1:] if found and found[0] == scope_key else found
+
+    def between(self, start: bytes, end: bytes) -> list[bytes]:
+        """The keys of every entry with ``start <= key < end``, sorted."""
+        return self.entry_keys[bisect_left(self.entry_keys, start) : bisect_left(self.entry_keys, end)]
+
+    def first_unvisited(self, scope_key: bytes) -> bytes | None:
+        """The first entry below ``scope_key`` that an earlier run left and this run has not visited, or None."""
+        if not self.loaded_count:
+            return None
+        start, end = keys.range_of(scope_key)
+        entry_keys, visited = self.entry_keys, self.visited
+        for index in range(bisect_left(entry_keys, start), len(entry_keys)):
+            key = entry_keys[index]
+            if key >= end:
+                return None
+            if key not in visited and key != scope_key:
+                return key
+        return None
+
+    def latest_id(self) -> str | None:
+        """The last UUIDv7 of all entries, or None; other ids say nothing of the order of creation."""
+        return max(filter(None, map(kept.uuid7_of, self._entries.values())), default=None)
+
+    def entries(self) -> Iterator[tuple[bytes, Entry]]:
+        """Every entry with its key, sorted by key."""
+        for key in self.entry_keys:
+            entry = self.find(key)
+            assert entry is not None
+            yield key, entry
+
+    def all_metadata(self) -> dict[str, EntryMetadata]:
+        """The metadata of every entry that has any."""
+        return {entry_id: found for entry_id in self._metadata if (found := self.find_metadata(entry_id)) is not None}
+
+    def begin_run(self) -> None:
+        """Start over from the top: what is stored now was left by an earlier run, and nothing is visited."""
+        self.loaded_count = len(self.entry_keys)
+        self.visited = set()
