@@ -33,7 +33,7 @@ from engine.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from adapters.dynamodb.compaction import Keys
     from adapters.dynamodb.hold import Hold
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from adapters.dynamodb.plan import Plan
     from adapters.dynamodb.table import Connection, Meter
     from adapters.dynamodb.tickets import Inbox
-    from engine.commit import Outgoing
+    from engine.commit import Outgoing, Publication
     from engine.driver import AbortSignal, Clock
 
 
@@ -58,6 +58,7 @@ class DynamoDriver:
         wakes: how often the workflow was claimed, this time included.
         has_stale_schedule: whether a commit has made a schedule pointless that has not gone off; to be cleared.
         signalled: ids of workflows into whose inboxes commits have put messages, to be woken by the caller.
+        on_published: called with what a commit publishes once that is written, and never for one that may not be.
     """
 
     def __init__(self, connection: Connection, *, hold: Hold, fold: Fold, inbox: Inbox, keys: Keys) -> None:
@@ -73,6 +74,7 @@ class DynamoDriver:
         self.meter: Meter = connection.table.meter
         self.has_stale_schedule = False
         self.signalled: set[str] = set()
+        self.on_published: Callable[[Sequence[Publication]], None] = _nobody
         self._messages = DynamoMessages(connection, self.workflow_id, inbox, self.commit)
 
     # --- facts --------------------------------------------------------------------------------------------------
@@ -343,6 +345,8 @@ class DynamoDriver:
             self._fold.apply(plan.record, plan.record_bytes)
         self._inbox.apply(removed=plan.removed, added=plan.added)
         self.signalled |= {outgoing.workflow_id or self.workflow_id for outgoing in commit.outgoing}
+        if commit.published:
+            self.on_published(commit.published)
 
     async def _compact(self) -> None:
         if not self._fold.is_worth_compacting:
@@ -387,3 +391,7 @@ class DynamoDriver:
         """Whether a message is there for which the workflow was last waiting."""
         waiting = self._hold.head.waiting
         return waiting is not None and self._inbox.has_any(waiting)
+
+
+def _nobody(_published: Sequence[Publication]) -> None:
+    """There is no bus here: what is published can be read from its tail alone."""

@@ -43,6 +43,7 @@ from adapters.dynamodb.limits import (
     TRANSACTION_RESERVE_BYTES,
 )
 from adapters.dynamodb.schema import TTL
+from adapters.dynamodb.tail import tail_item
 from adapters.dynamodb.tickets import Inbox
 from engine.commit import Commit
 from engine.entry import Message
@@ -240,6 +241,7 @@ def plan_commit(turn: Turn, commit: Commit, posted: Sequence[Posted]) -> Plan:
     actions += [put_action(encode_message(head.workflow_id, message)) for message in commit.returned]
     actions += [put_action(encode_message(post.workflow_id, post.message)) for post in posted]
     actions += [_reply_action(head.workflow_id, reply, turn.now) for reply in commit.replies]
+    actions += [put_action(tail_item(head.workflow_id, publication)) for publication in commit.published]
     plan = Plan(
         actions=actions,
         head=after,
@@ -273,6 +275,7 @@ def check_size(plan: Plan, commit: Commit) -> None:
     messages = [*commit.returned, *(outgoing.message for outgoing in commit.outgoing)]
     bodies = {f"the message {message.id!r}": len(message.body) for message in messages}
     bodies |= {f"the reply to {reply.message_id!r}": len(reply.body) for reply in commit.replies}
+    bodies |= {f"the publication {one.name!r} {one.id!r}": len(one.body) for one in commit.published}
     total = plan.record_bytes + sum(bodies.values())
     bytes_max = TRANSACTION_BYTES_MAX - TRANSACTION_RESERVE_BYTES
     fits = total <= bytes_max and len(plan.actions) <= TRANSACTION_ACTIONS_MAX

@@ -13,6 +13,7 @@ from adapters.dynamodb.purge import Purge, purge
 from adapters.dynamodb.query import Description, Outcome, Overdue, Page
 from adapters.dynamodb.start import Started, Starts
 from adapters.dynamodb.table import Client, Connection, Meter, Table
+from adapters.dynamodb.tail import Tail, Told, read_tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -42,6 +43,8 @@ __all__ = [
     "Purging",
     "Started",
     "Store",
+    "Tail",
+    "Told",
     "Unreadable",
 ]
 
@@ -161,6 +164,15 @@ class Store:
             limit=limit,
             cursor=cursor,
         )
+
+    async def messages(self, name: str, *, topic: str | None, after: str | None, limit: int) -> Tail:
+        """What was lately published as ``name``, on any topic where None: the last ``limit``, or those after a cursor.
+
+        Raises:
+            InvalidIdError: the name, the topic or the cursor is not valid.
+        """
+        now = self._connection.clock.now()
+        return await read_tail(self._connection.table, name, topic, after=after, limit=limit, now=now)
 
     async def overdue(self, *, now: int, limit_per_shard: int) -> Delays:
         """Workflows that someone should have looked at by ``now`` (milliseconds), each once."""
