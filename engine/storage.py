@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.changes import Room
-    from engine.commit import Alarm, Commit, Outgoing, Reply
+    from engine.commit import Alarm, Commit, Outgoing, Publication, Reply
     from engine.entry import Entry, EntryMetadata, Message
     from engine.lifecycle import WorkflowState
 
@@ -139,6 +139,7 @@ class Storage(LoadedHistory):
             # Its message was taken in that group, and the record is not needed only because of what is in this one.
             self._changes.merge(group, self._group)
         self._changes.metadata.pop(entry.id, None)
+        self._changes.published.pop(entry.id, None)
         if self._metadata.pop(entry.id, None) is not None:
             self._changes.deletes[keys.metadata_key(entry.id)] = self._group
         return entry
@@ -185,6 +186,11 @@ class Storage(LoadedHistory):
     def send(self, outgoing: Outgoing) -> None:
         """Send a message with the next commit."""
         self._changes.outgoing.append((self._group, outgoing))
+        self.is_urgent = True
+
+    def publish(self, publication: Publication) -> None:
+        """Publish with the next commit what the entry of the same id records; where that goes before, so does this."""
+        self._changes.published[publication.id] = (self._group, publication)
         self.is_urgent = True
 
     def refuse(self, target: str, error: Exception) -> bool:
@@ -285,5 +291,6 @@ class Storage(LoadedHistory):
             del self._changes.entries[key]
         for entry_id in [entry_id for entry_id in self._changes.metadata if entry_id not in self._metadata]:
             del self._changes.metadata[entry_id]
+            self._changes.published.pop(entry_id, None)
         self._in_flight = None
         self.is_urgent = True
