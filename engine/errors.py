@@ -19,13 +19,14 @@
          ├─ JoinError, RaceError            branches failed
          ├─ QueueTimeoutError               queue.next saw its deadline pass
          ├─ MessageNotCompletedError        a completable message is still open
+         ├─ StateConflictError              two activities changed the document at once; tried again
          ├─ RecordedError                   an error read back from history
          ├─ CallerError                     whoever called from outside must change the call
          │   ├─ WorkflowFailedError           the workflow ended in failure
          │   ├─ WorkflowNotFoundError, WorkflowEndedError, WorkflowNotEndedError
          │   ├─ UnknownTypeError
          │   ├─ StartConflictError ─ ChildRefusedError
-         │   ├─ InvalidIdError, InvalidReplayError, ValueTooLargeError
+         │   ├─ InvalidIdError, InvalidReplayError, InvalidScheduleError, ValueTooLargeError
          └─ OperatorError                   whoever runs the system must look
              ├─ StalledError                  the process died again and again outside any step
              ├─ UnknownVersionError           stored by a newer or foreign engine
@@ -180,6 +181,10 @@ class MessageNotCompletedError(TorporError):
     """The next message was asked for while a completable one is still open: ``await message.complete(...)`` first."""
 
 
+class StateConflictError(TorporError):
+    """Another activity changed the workflow's document since this attempt began: it has failed, and may be retried."""
+
+
 # --- the caller ---------------------------------------------------------------------------------------------------
 
 
@@ -240,6 +245,10 @@ class InvalidIdError(CallerError):
 
 class InvalidReplayError(CallerError):
     """``replay_workflow_from_step`` was asked for something that is no replayable step."""
+
+
+class InvalidScheduleError(CallerError):
+    """A schedule that cannot be: its cron expression, time zone, interval, time or range; the message says what can."""
 
 
 class ValueTooLargeError(CallerError):

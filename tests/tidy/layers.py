@@ -26,7 +26,7 @@ ENGINE_ORDER = (
     ("schema", "bare", "keys", "coordinates", "lifecycle", "commit", "changes"),
     ("driver",),
     ("clock", "ids"),
-    ("kept", "loaded", "storage", "mismatch", "positions", "hooks", "writing", "flushing"),
+    ("kept", "documents", "loaded", "storage", "mismatch", "positions", "hooks", "writing", "flushing"),
     ("abandoning", "instants", "turn", "scope", "scope_log"),
     ("ops.attempt", "ops.branch", "ops.rollback"),
     (
@@ -45,6 +45,7 @@ ENGINE_ORDER = (
     ("catalogue", "registry", "step_options", "activities", "message_types", "operating"),
     ("knowing", "stepping", "waiting", "changing", "listening", "signalling", "publishing", "queue_context", "context"),
     ("result", "revival", "live", "passage", "run", "handle", "inspect"),
+    ("schedules",),
     ("virtual_clock", "jumping", "sorted_pairs", "memory", "memory_world", "testing"),
 )
 """The engine's modules from the bottom up. A module may import those of earlier lines and, on its own line, those to
@@ -53,8 +54,9 @@ its left; the exceptions are below."""
 ONLY_DRIVER = frozenset({"clock", "ids"})
 """Ports beside the driver: of the engine they may import only ``driver``."""
 
-ENGINE_MAY_DEPEND_ON = frozenset({"cbor2", "msgspec", "pydantic"})
-"""What the engine may import from outside the standard library; pydantic only where a user's value is a model."""
+ENGINE_MAY_DEPEND_ON = frozenset({"cbor2", "cronsim", "msgspec", "pydantic"})
+"""What the engine may import from outside the standard library; pydantic only where a user's value is a model, cronsim
+only where there are schedules."""
 
 
 def room_faults(sources: Sequence[Source]) -> Iterator[str]:
