@@ -13,9 +13,10 @@ from msgspec.structs import replace
 
 from engine import limits, values
 from engine.catalogue import Catalogue
+from engine.documents import Draft
 from engine.driver import AbortSignal
 from engine.errors import InvalidIdError
-from engine.ops.attempt import step_context
+from engine.ops.attempt import current_attempt
 from engine.step_options import policy_of
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ class ActivityContext(Struct, frozen=True, kw_only=True):
         attempt: which attempt this is, from 1.
         idempotency_key: the same for every attempt, in every process: hand it to the services that it calls.
         abort_signal: set when the run must stop, or when another branch of its race has won.
+        state: the workflow's document, a copy to be changed in place. The change is kept with the value that the
+            activity returns, in one commit; an attempt that fails leaves the document as it was. Where another
+            activity has changed it meanwhile the attempt fails with StateConflictError.
     """
 
     workflow_id: str
@@ -48,6 +52,7 @@ class ActivityContext(Struct, frozen=True, kw_only=True):
     attempt: int
     idempotency_key: str
     abort_signal: AbortSignal
+    state: dict[str, Any] = {}
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
@@ -98,13 +103,16 @@ class Activity(Generic[*Ts, T]):
 
 
 async def _in_step(name: str, fn: Callable[..., Awaitable[Any]], *args: Any) -> Any:
-    step = step_context()
+    attempt = current_attempt()
+    step = attempt.context()
+    draft = attempt.draft = Draft(attempt.turn.storage.documents)
     context = ActivityContext(
         workflow_id=step.workflow_id,
         activity_name=name,
         attempt=step.attempt,
         idempotency_key=step.idempotency_key,
         abort_signal=step.abort_signal,
+        state=draft.content,
     )
     return await fn(context, *args)
 

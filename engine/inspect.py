@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from engine import bare, keys, values
+from engine.documents import Documents
 from engine.entry import (
     BranchStatus,
     JoinEntry,
@@ -21,6 +22,7 @@ from engine.entry import (
     VersionCheckEntry,
 )
 from engine.errors import TorporError
+from engine.kept import is_whole
 from engine.lifecycle import WorkflowState
 from engine.location import LoopIteration
 from engine.values import StoredError
@@ -99,8 +101,8 @@ class Operation(Struct, frozen=True, kw_only=True):
 class History(Struct, frozen=True, kw_only=True):
     """Everything that is stored of one workflow.
 
-    ``has_input`` and ``has_output`` tell a stored None from none; ``names`` is the registry, by index;
-    ``operations`` are in the order of their keys.
+    ``has_input`` and ``has_output`` tell a stored None from none; ``document`` is the state that activities have
+    written; ``names`` is the registry, by index; ``operations`` are in the order of their keys.
     """
 
     state: str
@@ -109,6 +111,7 @@ class History(Struct, frozen=True, kw_only=True):
     output: Any = None
     has_output: bool = False
     error: StoredError | None = None
+    document: dict[str, Any] = {}
     names: dict[int, str] = {}
     operations: tuple[Operation, ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
@@ -134,6 +137,7 @@ class _Reader:
         self.entries: list[tuple[bytes, Entry, dict[str, Any]]] = []
         self.metadata: dict[str, EntryMetadata] = {}
         self.unreadable: list[Unreadable] = []
+        self.documents = Documents()
 
     def read(self, key: bytes, value: bytes) -> None:
         try:
@@ -152,6 +156,8 @@ class _Reader:
                 return self._read_entry
             case keys.METADATA_PREFIX:
                 return self._read_metadata
+            case keys.DOCUMENT_PREFIX:
+                return self.documents.load
         return self._read_field
 
     def _read_name(self, key: bytes, value: bytes) -> None:
@@ -186,6 +192,12 @@ class _Reader:
                 raise ValueError("This is no key of a workflow")
 
     def history(self) -> History:
+        whole = {key for key, entry, _ in self.entries if is_whole(entry)}
+        self.documents.loaded(lambda key: key in whole)
+        try:
+            self.fields["document"] = values.decode(self.documents.current.data)
+        except TorporError as error:
+            self._refuse(keys.DOCUMENT_PREFIX, self.documents.current.data, error)
         operations = [self._operation(*entry) for entry in sorted(self.entries, key=lambda entry: entry[0])]
         return History(names=self.names, operations=tuple(operations), unreadable=tuple(self.unreadable), **self.fields)
 
@@ -299,6 +311,8 @@ def render(history: History) -> str:
         lines.append(f"input   {_shown(history.input)}")
     if history.has_output:
         lines.append(f"output  {_shown(history.output)}")
+    if history.document:
+        lines.append(f"document {_shown(history.document)}")
     if history.error is not None:
         lines.append(f"error   {_printable(f'{history.error.name}: {history.error.message}')}")
     rows = [row for operation in history.operations for row in _rows(operation)]

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from engine import bare
+from engine.entry import LoopEntry, StepEntry
 from engine.errors import CorruptHistoryError
 from engine.lifecycle import WorkflowState
 
@@ -39,6 +40,12 @@ def decode_entry(key: bytes, value: bytes) -> Entry:
         return bare.decode_entry(value)
     except CorruptHistoryError as error:
         raise CorruptHistoryError(f"the entry at key {key.hex()} cannot be read: {error}") from error
+
+
+def is_whole(entry: Entry | None) -> bool:
+    """Whether a document may be kept beside an entry: a step that has completed, or a loop."""
+    kind = None if entry is None else entry.kind
+    return isinstance(kind, LoopEntry) or (isinstance(kind, StepEntry) and kind.output is not None)
 
 
 def encoded_entry(entry: Entry | bytes) -> bytes:

@@ -59,6 +59,8 @@ NAMES_PREFIX = pack((1,))
 HISTORY_PREFIX = pack((2,))
 WORKFLOW_PREFIX = pack((3,))
 METADATA_PREFIX = pack((4,))
+DOCUMENT_PREFIX = pack((5,))
+"""Not the reference's: it reads the four above, and leaves these alone."""
 STATE_KEY = pack((3, 1))
 OUTPUT_KEY = pack((3, 2))
 ERROR_KEY = pack((3, 3))
@@ -107,6 +109,16 @@ def entry_key(location: Location) -> bytes:
 def metadata_key(entry_id: str) -> bytes:
     """The key of the metadata of the entry with this id."""
     return METADATA_PREFIX + _pack_element(entry_id)
+
+
+def document_key(entry_key: bytes) -> bytes:
+    """The key of the version of the document that is kept beside the entry at ``entry_key``; their orders are one."""
+    return DOCUMENT_PREFIX + entry_key[len(HISTORY_PREFIX) :]
+
+
+def documented_key(key: bytes) -> bytes:
+    """The key of the entry beside which the version of the document at ``key`` is kept."""
+    return HISTORY_PREFIX + key[len(DOCUMENT_PREFIX) :]
 
 
 def range_of(prefix: bytes) -> tuple[bytes, bytes]:

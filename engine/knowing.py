@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 import uuid
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
+from engine import values
 from engine.durations import to_datetime
 from engine.operating import Operating
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from engine.driver import AbortSignal
@@ -33,6 +36,15 @@ class Knowing(Operating):
     def is_evicted(self) -> bool:
         """Whether this run must stop."""
         return self._scope.turn.abort.is_set()
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """The workflow's document, as the activities that finished before this point left it; equal on replay.
+
+        Empty where none has written it. To be read alone: activities write it. Branches that run side by side do not
+        see what the others write until the join or race is over.
+        """
+        return MappingProxyType(values.decode(self._scope.document.data))
 
     def now(self) -> datetime:
         """The instant of the latest finished operation, else of the workflow's start (UTC); equal on replay."""

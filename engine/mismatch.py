@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from engine import keys
 from engine.entry import JoinEntry, LoopEntry, MessageEntry, RaceEntry, RemovedEntry
-from engine.errors import YieldSwallowedError
+from engine.errors import EntryInProgressError, UnstorableValueError, YieldSwallowedError
 from engine.location import render
 
 if TYPE_CHECKING:
@@ -48,9 +48,32 @@ def _has_parts(storage: Storage, scope_key: bytes, name: str) -> bool:
     return any(index is not None and storage.find(keys.child_key(scope_key, index)) is not None for index in indexes)
 
 
+def leftover(storage: Storage, key: bytes) -> str:
+    """What to say of the entry at ``key``, to which the code no longer comes."""
+    entry = storage.find(key)
+    assert entry is not None
+    path = render(entry.location, storage.names)
+    return f"history has a {entry.kind.kind} at {path!r}, which the code no longer reaches."
+
+
 def swallowed(where: str) -> YieldSwallowedError:
     """The error of workflow code that caught the engine's control flow."""
     return YieldSwallowedError(
         f"in {where} workflow code caught the signal by which the engine suspends a run and went on. Catch "
         "Exception, not BaseException, and use no bare except around ctx operations"
+    )
+
+
+def unfinished(where: str, name: str | None) -> EntryInProgressError:
+    """The error of workflow code that starts an operation in ``where`` while its operation ``name`` is unfinished."""
+    return EntryInProgressError(
+        f"cannot start another operation in {where} while {name!r} is unfinished: did you forget to await {name!r}? "
+        "To run operations side by side use ctx.join"
+    )
+
+
+def too_large(what: str, size: int, most: int) -> UnstorableValueError:
+    """The error of a value of ``what`` that is larger than the driver can keep; both sizes in bytes."""
+    return UnstorableValueError(
+        f"the value of {what} has {size} bytes; this store keeps at most {most}. Put the data into S3 and keep its key"
     )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine import keys, limits, mismatch, values
 from engine.abandoning import give_up
+from engine.documents import EMPTY
 from engine.entry import Entry, MessageEntry
 from engine.errors import (
     CancelledError,
@@ -32,6 +33,7 @@ from engine.positions import MIXED, NAMED_REMEDY, REMEDY, MisplacedError, Positi
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from engine.documents import Document
     from engine.entry import EntryKind
     from engine.location import Location, PathSegment
     from engine.positions import Placed
@@ -54,6 +56,7 @@ class Scope:
         open_messages: completable messages that were received here and are not completed.
         version: the version that its operations without names have, where they are given no other.
         inner_version: that of the scopes which its latest operation opens.
+        document: the newest version of the document that this scope knows of.
         checkpoint: whether a rollback checkpoint was passed, here or in a parent before this scope began.
     """
 
@@ -69,6 +72,7 @@ class Scope:
         "_used",
         "abort",
         "checkpoint",
+        "document",
         "inner_version",
         "is_branch",
         "is_in_race",
@@ -88,6 +92,7 @@ class Scope:
         self.abort: AbortEvent = turn.abort if parent is None else parent.abort
         self.is_in_race: bool = parent is not None and parent.is_in_race
         self.checkpoint: bool = parent is not None and parent.checkpoint
+        self.document: Document = EMPTY if parent is None else parent.document
         self.version: int = 1 if parent is None else parent.inner_version
         self.inner_version: int = self.version
         self.is_branch = False
@@ -178,10 +183,7 @@ class Scope:
         if work is not None and inspect.getcoroutinestate(work[0]) == inspect.CORO_CREATED:
             for coroutine in work:
                 coroutine.close()
-        error = EntryInProgressError(
-            f"cannot start another operation in {self.describe()} while {name!r} is unfinished: did you forget to "
-            f"await {name!r}? To run operations side by side use ctx.join"
-        )
+        error = mismatch.unfinished(self.describe(), name)
         self.turn.fail(error)
         return error
 
@@ -201,10 +203,8 @@ class Scope:
         if self._pending is not None:
             raise self._in_progress()
         if (key := self.turn.storage.first_unvisited(self.key)) is not None:
-            raise self.diverged(
-                f"history has {self._render_key(key)}, which the code no longer reaches. "
-                f"{NAMED_REMEDY if self._positions is None else REMEDY}"
-            )
+            remedy = NAMED_REMEDY if self._positions is None else REMEDY
+            raise self.diverged(f"{mismatch.leftover(self.turn.storage, key)} {remedy}")
 
     def overridden(self) -> BaseException | None:
         """The code of this scope has raised: the signal that this took the place of, or None."""
@@ -348,10 +348,7 @@ class Scope:
         """Raise where ``size`` bytes are more than the driver can keep in one entry."""
         most = self.turn.driver.value_bytes_max
         if size > most:
-            raise UnstorableValueError(
-                f"the value of {what} has {size} bytes; this store keeps at most {most}. Put the data into S3 and "
-                "keep its key"
-            )
+            raise mismatch.too_large(what, size, most)
 
     def visit_below(self, key: bytes) -> None:
         """Count everything below ``key`` as visited: its operation answers from history without entering it."""
@@ -371,11 +368,6 @@ class Scope:
         """The location in words, for messages."""
         return repr(render(self.location, self.turn.storage.names)) if self.location else "the workflow's own scope"
 
-    def _render_key(self, key: bytes) -> str:
-        entry = self.turn.storage.find(key)
-        assert entry is not None
-        return f"a {entry.kind.kind} at {render(entry.location, self.turn.storage.names)!r}"
-
     def has_leftovers(self) -> bool:
         """Whether an earlier run left an entry in this scope that this run has not visited yet."""
         return self.turn.storage.first_unvisited(self.key) is not None
@@ -385,6 +377,15 @@ class Scope:
     def finished(self, at: int, *, composite: bytes | None = None) -> None:
         """An operation of this scope finished at ``at``; ``composite`` is its key where what is below it counts too."""
         self._latest.add(at, composite)
+        if composite is not None:
+            self.see(self.turn.storage.documents.below(composite))
+
+    def see(self, document: Document) -> None:
+        """Know of a version of the document from here on, and so does what this scope is nested in; branches apart."""
+        scope: Scope | None = self
+        while scope is not None and document.version > scope.document.version:
+            scope.document = document
+            scope = None if scope.is_branch else scope._parent  # noqa: SLF001 - of its own class
 
     def now(self) -> int:
         """The instant (milliseconds) of the latest finished operation of this scope and its parents, else the start."""

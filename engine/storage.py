@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from engine import kept, keys, message_record
 from engine.changes import Changes
+from engine.documents import EMPTY, Documents
 from engine.entry import MessageEntry
 from engine.loaded import LoadedHistory
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from engine.changes import Room
     from engine.commit import Alarm, Commit, Outgoing, Publication, Reply
+    from engine.documents import Document
     from engine.entry import Entry, EntryMetadata, Message
     from engine.lifecycle import WorkflowState
 
@@ -27,6 +29,7 @@ class Storage(LoadedHistory):
     """One workflow's history, with marks on what is not yet committed.
 
     Attributes:
+        documents: the versions of the workflow's document, committed or not.
         is_partial: the last gathered commit had no room for everything; the next one carries more of it.
         refusals: by message id, what to call where the message cannot be delivered.
         is_urgent: something changed that must be committed before anything else acts.
@@ -39,6 +42,7 @@ class Storage(LoadedHistory):
         "_group",
         "_in_flight",
         "_recorded_messages",
+        "documents",
         "is_partial",
         "is_urgent",
         "refusals",
@@ -46,6 +50,7 @@ class Storage(LoadedHistory):
 
     def __init__(self) -> None:
         super().__init__()
+        self.documents = Documents()
         self.is_urgent = False
         self.is_partial = False
         self._group = 0
@@ -65,12 +70,15 @@ class Storage(LoadedHistory):
         """
         storage = super().load(pairs)
         storage._flushed_names = len(storage.names)  # noqa: SLF001 - of its own class
+        storage.documents.loaded(lambda key: kept.is_whole(storage.find(key)))
         return storage
 
     def _load_pair(self, key: bytes, value: bytes) -> None:
         super()._load_pair(key, value)
         if key == keys.STATE_KEY:
             self._flushed_state = self.state
+        elif key.startswith(keys.DOCUMENT_PREFIX):
+            self.documents.load(key, value)
 
     # --- names --------------------------------------------------------------------------------------------------
 
@@ -104,7 +112,7 @@ class Storage(LoadedHistory):
         changes = self._changes
         if entry.id in changes.metadata:
             changes.metadata[entry.id] = self._group
-        if type(entry.kind) is MessageEntry:
+        if type(entry.kind) is MessageEntry or self.documents.is_unsaved(key):
             changes.merge(changes.entries[key], self._group)
 
     def put_metadata(self, entry_id: str, metadata: EntryMetadata) -> None:
@@ -120,7 +128,8 @@ class Storage(LoadedHistory):
             return []
         del self.entry_keys[low:high]
         entries = [self._remove(key) for key in removed]
-        self._changes.ranges.append((self._group, (start, end)))
+        ranges = [(start, end), *self.documents.drop_between(start, end)]
+        self._changes.ranges += [(self._group, each) for each in ranges]
         return entries
 
     def remove(self, key: bytes) -> None:
@@ -128,6 +137,13 @@ class Storage(LoadedHistory):
         del self.entry_keys[bisect_left(self.entry_keys, key)]
         self._remove(key)
         self._changes.deletes[key] = self._group
+        if self.documents.drop(key):
+            self._changes.deletes[keys.document_key(key)] = self._group
+
+    def put_document(self, key: bytes, document: Document) -> None:
+        """Keep a version of the document beside the entry at ``key``, which was put just now."""
+        self._changes.deletes.pop(keys.document_key(key), None)
+        self.documents.put(key, document)
 
     def _remove(self, key: bytes) -> Entry:
         entry = self.find(key)
@@ -247,7 +263,7 @@ class Storage(LoadedHistory):
         commit = changes.commit(puts, alarm=alarm, state=state, yields=yields, names=names)
         self.is_partial = False
         if room is not None and not room.holds(commit):
-            sizes = {key: len(kept.encoded_entry(self._entries[key])) for key in changes.entries}
+            sizes = {key: self._size(key) for key in changes.entries}
             first, rest = changes.split(changes.first_groups(sizes, room)) if sizes else (changes, Changes())
             self.is_partial = not rest.is_empty()
             if self.is_partial:
@@ -266,6 +282,8 @@ class Storage(LoadedHistory):
             for index in range(self._flushed_names, len(self.names))
         ]
         entries, metadata = self._entries, self._metadata
+        # Ahead of their entries: where a write is torn, a version without its entry is none.
+        puts += self.documents.gather(changes.entries)
         puts += [(key, kept.encoded_entry(entries[key])) for key in changes.entries]
         puts += [
             (keys.metadata_key(entry_id), kept.encoded_metadata(metadata[entry_id])) for entry_id in changes.metadata
@@ -276,9 +294,14 @@ class Storage(LoadedHistory):
             puts.append((keys.STATE_KEY, state.value.encode()))
         return puts
 
+    def _size(self, key: bytes) -> int:
+        document = self.documents.of(key) if self.documents.is_unsaved(key) else EMPTY
+        return len(kept.encoded_entry(self._entries[key])) + len(document.data)
+
     def settled(self, names_count: int, state: WorkflowState | None) -> None:
         """The gathered commit is stored; ``names_count`` and ``state`` are what it carried."""
         self._in_flight = None
+        self.documents.settled()
         self._flushed_names = names_count
         if state is not None:
             self._flushed_state = state

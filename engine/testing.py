@@ -42,13 +42,22 @@ async def drive(
 
 
 def activity_context(
-    activity_name: str = "activity", *, workflow_id: str = "test", attempt: int = 1, idempotency_key: str = "test"
+    activity_name: str = "activity",
+    *,
+    workflow_id: str = "test",
+    attempt: int = 1,
+    idempotency_key: str = "test",
+    state: dict[str, Any] | None = None,
 ) -> ActivityContext:
-    """What an activity gets as its first argument, for a test that calls it directly; its abort signal is not set."""
+    """What an activity gets as its first argument, for a test that calls it directly; its abort signal is not set.
+
+    ``state`` is changed in place, for the test to look at.
+    """
     return ActivityContext(
         workflow_id=workflow_id,
         activity_name=activity_name,
         attempt=attempt,
         idempotency_key=idempotency_key,
         abort_signal=AbortEvent(),
+        state={} if state is None else state,
     )

@@ -32,6 +32,7 @@ from engine.retry import RetryPolicy
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from engine.documents import Draft
     from engine.entry import Entry
     from engine.scope import Scope
     from engine.turn import Turn
@@ -78,6 +79,15 @@ def step_context() -> StepContext:
         raise LookupError("step_context() answers only inside a step's function") from None
 
 
+def current_attempt() -> Attempt:
+    """The attempt that the calling function runs in.
+
+    Raises:
+        LookupError: called outside a step.
+    """
+    return _CURRENT.get()
+
+
 def jitter(policy: StepPolicy, entry_id: str, attempts: int) -> float:
     """1 without jitter; else a factor between 0.5 and 1 from the entry's id: every process computes the same."""
     if not policy.retry.has_jitter:
@@ -92,11 +102,12 @@ def returns(fn: Callable[..., Any], policy: StepPolicy) -> Any:
 
 
 class Attempt:
-    """One attempt of one step."""
+    """One attempt of one step; ``draft`` is set where it may change the document."""
 
     __slots__ = (
         "_stop",
         "created_at",
+        "draft",
         "entry",
         "is_timed_out",
         "name",
@@ -125,6 +136,7 @@ class Attempt:
         self.started_at = scope.turn.clock.now()
         self.created_at = metadata.created_at if metadata is not None else self.started_at
         self.is_timed_out = False
+        self.draft: Draft | None = None
 
     def context(self) -> StepContext:
         """What the step's function may know."""
@@ -156,6 +168,7 @@ class Attempt:
         try:
             value = await self._call(fn, args)
             output, value = self.scope.store(value, returns(fn, self.policy), f"step {self.name!r}")
+            document = None if self.draft is None else self.draft.version(self.scope.check_bytes)
         except asyncio.CancelledError as error:
             if _is_cancelled():
                 self._interrupted()
@@ -170,6 +183,9 @@ class Attempt:
         finally:
             _CURRENT.reset(token)
         self._record(StepEntry(output=output), EntryStatus.COMPLETED, None, is_urgent=not self.policy.is_ephemeral)
+        if document is not None:
+            self.turn.storage.put_document(self.scope.key_of(self.name), document)
+            self.scope.see(document)
         await self._after_record()
         return True, value
 

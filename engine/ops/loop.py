@@ -124,6 +124,7 @@ class Loop:
     def _replay(self, kind: LoopEntry, metadata: EntryMetadata | None) -> Any:
         self._prune_again(kind, is_over=True)
         self._scope.visit_below(self._key)
+        self._scope.see(self._turn.storage.documents.below(self._key))
         if metadata is not None and metadata.completed_at is not None:
             self._scope.finished(metadata.completed_at)
         return None if kind.output is None else values.decode(kind.output, self._policy.returns)
@@ -171,11 +172,16 @@ class Loop:
         if storage.loaded_count:
             start, end = keys.iteration_range(self._key, index, 0, iteration)
             storage.visited.update(storage.between(start, end))
+            self._scope.see(storage.documents.of(self._key))
+            self._scope.see(storage.documents.within(start, end))
 
     def _prune(self, index: int, iteration: int) -> None:
         keep_from = iteration - self._policy.kept
         if keep_from > 0:
-            self._turn.storage.remove_range(*keys.iteration_range(self._key, index, 0, keep_from))
+            storage, (start, end) = self._turn.storage, keys.iteration_range(self._key, index, 0, keep_from)
+            if (document := storage.documents.within(start, end)).version:
+                storage.put_document(self._key, document)
+            storage.remove_range(start, end)
 
     async def _flush_pruned(self) -> None:
         turn = self._turn

@@ -131,8 +131,9 @@ async def _decide(
         if statuses[branch].status is not BranchState.FAILED:
             statuses[branch] = BranchStatus(status=BranchState.CANCELLED)
     scope.rewrite(key, entry, RaceEntry(winner=winner, branches=statuses))
-    scope.finished(0, composite=key)
     await _forget_all(scope, key, [branch for branch in branches if branch != winner])
+    # What the losers wrote is nothing that this scope could see again.
+    scope.finished(0, composite=key)
     await scope.turn.recorded()
     return value
 

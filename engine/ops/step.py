@@ -140,11 +140,13 @@ async def run(scope: Scope, name: str, fn: Callable[..., Any], args: tuple[Any, 
             f"step {name!r} has rollback= but no ctx.rollback_checkpoint(...) came before it"
         )
         raise turn.fail(missing)
-    _, entry = scope.open(name, StepEntry)
+    key, entry = scope.open(name, StepEntry)
     if entry is None or (output := _step_of(entry).output) is None:
         return await _go_on(scope, name, entry, fn, args, policy)
     # What is replayed most, by the shortest way: the verdict of ``decide`` is the same.
     metadata = turn.storage.find_metadata(entry.id) or EntryMetadata(created_at=turn.clock.now())
+    if turn.storage.documents and key is not None:
+        scope.see(turn.storage.documents.of(key))
     return _replay(scope, name, entry, metadata, output, fn, policy)
 
 

@@ -42,6 +42,7 @@ async def removed(scope: Scope, name: str, original_type: str) -> None:
             f"ctx.removed({name!r}, {original_type!r}), but history has a {entry.kind.kind} there; name the right type"
         )
     scope.visit_below(key)
+    scope.see(storage.documents.below(key))
 
 
 def _visit_parts(scope: Scope, name: str) -> bool:
