@@ -4,19 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from engine.entry import Message
 from engine.errors import WorkflowEndedError
 from engine.handle import run_workflow
 from engine.jumping import while_jumping
 from engine.lifecycle import ENDED, WorkflowState
 from engine.memory import MemoryDriver, not_found
-from engine.values import encode
+from engine.values import decode, encode
 from engine.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from engine.result import WorkflowResult
+
+
+class Published(Struct, frozen=True, kw_only=True):
+    """What ``workflow_id`` has published, at ``sent_at`` (milliseconds); ``body`` is the value."""
+
+    workflow_id: str
+    name: str
+    topic: str
+    body: Any
+    sent_at: int
 
 
 class MemoryWorld:
@@ -34,6 +46,18 @@ class MemoryWorld:
         self.results: dict[str, WorkflowResult[Any] | BaseException] = {}
         self._workflows: dict[str, tuple[Callable[..., Any], Any]] = {}
         self._sent = 0
+
+    @property
+    def published(self) -> list[Published]:
+        """What all of them have published, in the order of time."""
+        made = [(workflow_id, one) for workflow_id, driver in self.drivers.items() for one in driver.published]
+        made.sort(key=lambda pair: (pair[1].sent_at, pair[1].id))
+        return [
+            Published(
+                workflow_id=workflow_id, name=one.name, topic=one.topic, body=decode(one.body), sent_at=one.sent_at
+            )
+            for workflow_id, one in made
+        ]
 
     def start(self, workflow_id: str, fn: Callable[..., Any], input: Any = None) -> None:  # noqa: A002 - its name
         """Start a workflow; ``drive`` runs it. One that is there already is left as it is."""
