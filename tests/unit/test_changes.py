@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine import keys
 from engine.changes import Changes, Room
-from engine.commit import Commit, Outgoing, Reply
+from engine.commit import Commit, Outgoing, Publication, Reply
 from engine.entry import Message
 
 
@@ -24,6 +24,7 @@ def test_new_changes_are_empty_and_every_mark_ends_that() -> None:
         "returned": {"m": (1, message("m"))},
         "replies": [(1, Reply(message_id="m", body=b""))],
         "outgoing": [(1, Outgoing(message=message("m")))],
+        "published": {"m": (1, Publication(id="m", name="n", body=b"", sent_at=1))},
     }.items():
         changes = Changes()
         setattr(changes, field, value)
