@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from adapters.dynamodb.store import NotDue
-from engine.commit import Alarm, Commit
+from engine.commit import Alarm, Commit, Publication
 from engine.lifecycle import WorkflowState
 
 if TYPE_CHECKING:
@@ -72,6 +72,15 @@ async def test_a_message(ministack_place: Place) -> None:
     taken = await driver.message_driver.receive((), 1)
     assert await cost_of(driver, Commit(puts=STEP.puts, consumed=[taken[0].id])) == 6
     assert await cost_of(driver, Commit(puts=STEP.puts, yields=True, names=())) == 8
+
+
+async def test_a_publication(ministack_place: Place) -> None:
+    driver = await ministack_place.started()
+    now = ministack_place.clock.now()
+    published = [Publication(id=f"id-{number}", name="progress", body=bytes(500), sent_at=now) for number in range(3)]
+    # Two units a kilobyte of each, on top of what the commit costs anyway.
+    assert await cost_of(driver, Commit(puts=STEP.puts, published=published[:1])) == 6
+    assert await cost_of(driver, Commit(puts=STEP.puts, published=published[1:])) == 8
 
 
 async def test_a_wake_for_nothing(ministack_place: Place) -> None:
