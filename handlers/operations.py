@@ -177,7 +177,11 @@ async def list_workflows(ports: Ports, call: Call) -> Answer:
 
 async def describe(ports: Ports, call: Call) -> Answer:
     """What is known of one workflow."""
-    return Answer(value=_described(await _found(ports, call.path["id_or_type"])))
+    workflow_id, wants_document = call.path["id_or_type"], call.flag("document")
+    known = _described(await _found(ports, workflow_id))
+    if wants_document:
+        known["document"] = inspect.describe(await ports.store.history(workflow_id)).document
+    return Answer(value=known)
 
 
 async def output(ports: Ports, call: Call) -> Answer:
@@ -218,7 +222,15 @@ async def history(ports: Ports, call: Call) -> Answer:
     told = inspect.describe(await ports.store.history(call.path["id"]))
     entries = [_entry(operation) for operation in sorted(told.operations, key=lambda operation: operation.id)]
     unreadable = [asdict(pair) for pair in told.unreadable]
-    return Answer(value={"id": call.path["id"], "state": told.state, "entries": entries, "unreadable": unreadable})
+    return Answer(
+        value={
+            "id": call.path["id"],
+            "state": told.state,
+            "document": told.document,
+            "entries": entries,
+            "unreadable": unreadable,
+        }
+    )
 
 
 def _entry(operation: Operation) -> dict[str, Any]:

@@ -49,6 +49,7 @@ class Route:
 
 
 WAIT = Parameter("wait", "query", "number", "Seconds to wait for it, 25 at most.")
+DOCUMENT = Parameter("document", "query", "boolean", "Whether to tell the document that its activities have written.")
 KEY = Parameter(
     "Idempotency-Key", "header", "string", "A name of your own for this call: repeated, it has its effect once."
 )
@@ -126,6 +127,7 @@ ROUTES: tuple[Route, ...] = (
         method="GET",
         path="/workflows/{id_or_type}",
         act=operations.describe,
+        parameters=(DOCUMENT,),
         answers={200: "Workflow"},
         problems=(problems.WORKFLOW_NOT_FOUND,),
     ),

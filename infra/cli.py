@@ -160,6 +160,7 @@ def _add_looks(groups: Any) -> None:
     command.add_argument("id", metavar="ID", help="the workflow's id")
     command.add_argument("--output", action="store_true", help="print its output alone; exit 1 if it has none")
     command.add_argument("--wait", type=_seconds, metavar="SECONDS", help="wait for its output")
+    command.add_argument("--document", action="store_true", help="tell the document of its state, too")
     command = _command(groups, "list", commands.list_workflows, "list workflows")
     command.add_argument("--type", help="only those of this type")
     command.add_argument("--state", help="only those in this state, such as failed")

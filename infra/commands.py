@@ -83,7 +83,7 @@ def get(arguments: Namespace) -> None:
     if arguments.output or arguments.wait is not None:
         _print_ending(arguments, _ending(api, arguments.id, arguments.wait or 0))
         return
-    known = _ask(api, "GET", _at(arguments))
+    known = _ask(api, "GET", _at(arguments), query={"document": "true"} if arguments.document else None)
     if arguments.json:
         _print_json(known)
         return
