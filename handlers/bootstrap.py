@@ -15,6 +15,7 @@ from aiobotocore.session import get_session
 
 from adapters.alarms import Alarms
 from adapters.dynamodb.store import Store
+from adapters.events import EventBus
 from adapters.scheduler import Scheduler
 from adapters.sqs import WakeQueue
 from engine.clock import SystemClock
@@ -25,8 +26,9 @@ from handlers.application import Application
 from handlers.process import Process
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from adapters.events import Event
     from adapters.sqs import Wake
     from engine.driver import Clock
 
@@ -58,6 +60,7 @@ class Settings:
         queue_url: TORPOR_QUEUE_URL, the wake queue.
         queue_arn: TORPOR_QUEUE_ARN, the same as the target of schedules.
         schedule_group: TORPOR_SCHEDULE_GROUP, where schedules are made.
+        bus: TORPOR_BUS, the event bus that workflows publish on; empty where there is none.
         schedule_role_arn: TORPOR_SCHEDULE_ROLE_ARN, as whom Scheduler sends wakes.
         stack: TORPOR_STACK, the stack's name.
         lease_ms: TORPOR_LEASE_SECONDS, in milliseconds.
@@ -73,6 +76,7 @@ class Settings:
     queue_arn: str = ""
     schedule_group: str = ""
     schedule_role_arn: str = ""
+    bus: str = ""
     stack: str = ""
     lease_ms: int
     evict_margin_ms: int
@@ -95,6 +99,7 @@ class Settings:
             queue_arn=variables.get("TORPOR_QUEUE_ARN", ""),
             schedule_group=variables.get("TORPOR_SCHEDULE_GROUP", ""),
             schedule_role_arn=variables.get("TORPOR_SCHEDULE_ROLE_ARN", ""),
+            bus=variables.get("TORPOR_BUS", ""),
             stack=variables.get("TORPOR_STACK", ""),
             lease_ms=_milliseconds(variables, "TORPOR_LEASE_SECONDS", LEASE_S),
             evict_margin_ms=_milliseconds(variables, "TORPOR_EVICT_MARGIN_SECONDS", EVICT_MARGIN_S),
@@ -167,6 +172,10 @@ class Wiring:
         """The alarms; the client of EventBridge Scheduler is made at the first that is far."""
         return Alarms(await self.queue(), LateScheduler(self), self.clock)
 
+    def bus(self) -> LateBus | None:
+        """The event bus, or None where there is none; its client is made at the first publication."""
+        return LateBus(self) if self.settings.bus else None
+
     async def client(self, service: str) -> Any:
         """The one aiobotocore client of a service; it lives as long as the process."""
         if service not in self._clients:
@@ -207,6 +216,18 @@ class LateScheduler:
         )
 
 
+class LateBus:
+    """The event bus whose client is made at its first call: most workflows publish nothing."""
+
+    def __init__(self, wiring: Wiring) -> None:
+        self._wiring = wiring
+
+    async def put(self, events: Sequence[Event]) -> None:
+        """See ``EventBus.put``."""
+        wiring = self._wiring
+        await EventBus(await wiring.client("events"), wiring.settings.bus, wiring.clock).put(events)
+
+
 @functools.cache
 def _session() -> Any:
     # One a process: it keeps what it has read of the services' models.
@@ -214,8 +235,8 @@ def _session() -> Any:
 
 
 def _config(service: str) -> AioConfig:
-    # The store tries again itself, knowing which writes may be repeated; for a wake two more tries are enough.
-    attempts = 1 if service == "dynamodb" else 3
+    # The store and the bus try again themselves, knowing what may be repeated; for a wake two more tries are enough.
+    attempts = 1 if service in {"dynamodb", "events"} else 3
     return AioConfig(
         connect_timeout=CONNECT_TIMEOUT_S,
         read_timeout=READ_TIMEOUT_S,

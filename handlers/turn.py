@@ -35,6 +35,7 @@ from engine.limits import DEATHS_MAX
 from engine.values import StoredError, encode_error
 from handlers import failures
 from handlers.application import ApplicationBrokenError
+from handlers.publishing import Publisher
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine, Iterator
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from engine.registry import Workflow
     from handlers.application import WorkflowSource
     from handlers.invocation import Invocation, TurnLimits
+    from handlers.publishing import Bus
 
 logger = logging.getLogger(__name__)
 
@@ -68,19 +70,23 @@ OUTSTANDING_WAKE_S = 1
 """Seconds after which a workflow that went to sleep while a sender was between its ticket and its message is looked at
 again. Design choice: the least that SQS delays by, and far longer than a sender takes."""
 
+PUBLISHING_MARGIN_MS = 500
+"""Milliseconds before an invocation's end at which what is not on the bus yet is given up. Design choice."""
+
 HEARTBEATS_PER_LEASE = 3
 """How often a lease is renewed in its length, so that one lost renewal is no lost lease. Design choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnPorts:
-    """What a turn acts on."""
+    """What a turn acts on; without a ``bus`` what is published is in the store alone."""
 
     store: Store
     queue: WakeQueue
     alarms: Alarms
     clock: Clock
     application: WorkflowSource
+    bus: Bus | None = None
 
 
 class Outcome(StrEnum):
@@ -203,6 +209,8 @@ class Turn:
         self._began_at = ports.clock.now()
         self._seq = driver.head.seq
         self._error: BaseException | None = None
+        self._publisher = Publisher(ports.bus, ports.clock, workflow_id=self._workflow_id, workflow_type=driver.type)
+        driver.on_published = self._publisher.publish
 
     async def take(self) -> Outcome:
         """Run the workflow and see to what comes after."""
@@ -226,6 +234,7 @@ class Turn:
             self._error = self._error or error
             outcome = Outcome.FENCED if isinstance(error, FencedError) else Outcome.FAULT
         await self._wake_signalled()
+        await self._publisher.settle(until=self._invocation.deadline_ms - PUBLISHING_MARGIN_MS)
         if self._error is not None and self._driver.head.state is WorkflowState.FAILED:
             failures.tell_end(self._driver.type, self._workflow_id, self._error)
         self._tell(outcome)

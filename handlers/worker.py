@@ -120,6 +120,7 @@ async def turn_ports(wiring: Wiring) -> TurnPorts:
         alarms=await wiring.alarms(),
         clock=wiring.clock,
         application=wiring.application,
+        bus=wiring.bus(),
     )
 
 
