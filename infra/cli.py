@@ -170,7 +170,10 @@ def _add_looks(groups: Any) -> None:
         ("watch", commands.watch, "print each state of a workflow until it ends, then its output"),
         ("dump", commands.dump, "print all that is known of a workflow as JSON, such as for a report"),
     ):
-        _command(groups, name, act, summary).add_argument("id", metavar="ID", help="the workflow's id")
+        command = _command(groups, name, act, summary)
+        command.add_argument("id", metavar="ID", help="the workflow's id")
+        if name == "history":
+            command.add_argument("--ids", action="store_true", help="show the entries' ids too, as replay wants them")
 
 
 def _add_orders(groups: Any) -> None:

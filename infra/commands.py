@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.clock import SystemClock
-from infra import redrive
+from infra import history_view, redrive
 from infra.api_client import segment
 from infra.fault import DeployError
 from infra.ministack import wait
@@ -120,8 +120,7 @@ def history(arguments: Namespace) -> None:
     if arguments.json or not isinstance(entries, list):
         _print_json(told)
     else:
-        told_of = (name for entry in entries for name, value in entry.items() if value not in (None, "", [], {}))
-        _print_table(entries, tuple(dict.fromkeys(told_of)))
+        _print_table(history_view.rows(entries), (*history_view.COLUMNS, *(["id"] if arguments.ids else [])))
 
 
 def order(arguments: Namespace) -> None:

@@ -162,15 +162,50 @@ def test_list_follows_cursors_up_to_the_limit(api: Api, capsys: pytest.CaptureFi
     assert [line.split()[0] for line in lines[1:]] == ["a", "longer"]
 
 
-def test_history_is_a_table_of_what_entries_say(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
-    nothing: dict[str, Any] = {"error": None, "details": "", "branches": []}
-    entries = [{"location": "charge", "attempts": 0, **nothing}, {"location": "cool-off", "output": "x" * 100}]
+def test_history_is_a_table_that_fits_a_terminal(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    began = "2026-03-01T10:00:00.250000+00:00"
+    entries = [
+        {
+            "id": "e1",
+            "location": "charge",
+            "kind": "step",
+            "status": "completed",
+            "attempts": 2,
+            "value": "x" * 100,
+            "created_at": began,
+            "completed_at": "2026-03-01T10:00:01.750000+00:00",
+            "branches": [],
+        },
+        {
+            "id": "e2",
+            "location": "book",
+            "kind": "join",
+            "status": "failed",
+            "attempts": 0,
+            "branches": [{"name": "car", "status": "failed"}],
+        },
+        {
+            "id": "e3",
+            "location": "pay",
+            "kind": "step",
+            "status": "exhausted",
+            "error": "SoldOutError: no",
+            "value": None,
+        },
+        {"id": "e4", "location": "seat", "kind": "step", "status": "completed", "rolled_back_at": began, "value": 7},
+    ]
     api.answer((200, {"id": "x", "entries": entries}))
     assert torpor(api, "history", "x") == 0
-    header, first, second = capsys.readouterr().out.splitlines()
-    assert header.split() == ["LOCATION", "ATTEMPTS", "OUTPUT"]
-    assert first.split() == ["charge", "0", "-"]
-    assert second.endswith("x…")
+    header, charge, book, pay, seat = capsys.readouterr().out.splitlines()
+    assert header.split() == ["LOCATION", "KIND", "STATUS", "ATTEMPTS", "BEGAN", "TOOK", "RESULT"]
+    assert charge.split()[:8] == ["charge", "step", "completed", "2", "2026-03-01", "10:00:00.250", "1.5", "s"]
+    assert charge.endswith("x…")
+    assert book.split() == ["book", "join", "failed", "-", "-", "-", "car", "failed"]
+    assert pay.endswith("SoldOutError: no")
+    assert seat.split()[:4] == ["seat", "step", "rolled", "back"]
+    assert max(map(len, [charge, book, pay, seat])) < 140
+    assert torpor(api, "history", "x", "--ids") == 0
+    assert [line.split()[-1] for line in capsys.readouterr().out.splitlines()] == ["ID", "e1", "e2", "e3", "e4"]
     assert torpor(api, "history", "x", "--json") == 0
     assert json.loads(capsys.readouterr().out)["entries"] == entries
 

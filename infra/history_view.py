@@ -1,0 +1,66 @@
+"""A workflow's history as the rows of a table that fits a terminal."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+COLUMNS = ("location", "kind", "status", "attempts", "began", "took", "result")
+"""Of the table; the ids, which ``torpor replay --entry`` asks for, come behind them where they are asked for."""
+
+_SECOND = timedelta(seconds=1)
+_MINUTE = timedelta(minutes=1)
+_DAY = timedelta(days=1)
+
+
+def rows(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """One row for each entry of ``GET /workflows/{id}/history``, in its order."""
+    return [
+        {
+            "location": entry.get("location"),
+            "kind": entry.get("kind"),
+            "status": "rolled back" if entry.get("rolled_back_at") else entry.get("status"),
+            "attempts": entry.get("attempts") or None,
+            "began": _began(_instant(entry.get("created_at"))),
+            "took": _took(_instant(entry.get("created_at")), _instant(entry.get("completed_at"))),
+            "result": _result(entry),
+            "id": entry.get("id"),
+        }
+        for entry in entries
+    ]
+
+
+def _result(entry: Mapping[str, Any]) -> Any:
+    """What came of it: why it or its undo failed, else its value, else how its branches stand."""
+    for name in ("rollback_error", "error"):
+        if entry.get(name):
+            return entry[name]
+    if entry.get("value") is not None:
+        return entry["value"]
+    branches = entry.get("branches") or []
+    told = ", ".join(f"{branch['name']} {branch['status']}" for branch in branches)
+    return told or entry.get("details") or None
+
+
+def _instant(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def _began(at: datetime | None) -> str | None:
+    return None if at is None else f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03d}"
+
+
+def _took(began: datetime | None, ended: datetime | None) -> str | None:
+    if began is None or ended is None:
+        return None
+    took = ended - began
+    if took < _SECOND:
+        return f"{took // timedelta(milliseconds=1)} ms"
+    if took < _MINUTE:
+        return f"{took / _SECOND:.1f} s"
+    if took < _DAY:
+        return str(took).split(".", maxsplit=1)[0]
+    return f"{took / _DAY:.1f} d"
