@@ -30,7 +30,7 @@ POLL_MAX_S = 1.0
 read unit, and a workflow that answers at once should be seen at once."""
 
 LIMIT_MAX = 100
-"""Most workflows of one page. Design choice."""
+"""Most workflows of one page, or messages. Design choice."""
 
 INSTANT_MS_MAX = 253_402_300_799_999
 """The last millisecond that a date can say. Source: Python's ``datetime`` ends with the year 9999."""
@@ -62,6 +62,13 @@ class Call:
         """Seconds that the caller is willing to wait, ``WAIT_MAX_S`` at most; raises ``Problem``."""
         return self.number("wait", 0.0, WAIT_MAX_S)
 
+    def limit(self) -> int:
+        """How many of something the caller wants at most, ``LIMIT_MAX`` where it does not say; raises ``Problem``."""
+        limit = int(self.number("limit", LIMIT_MAX, LIMIT_MAX))
+        if limit < 1:
+            raise Problem(INVALID_PARAMETER, f'"limit" must be a number, 1 or more, not "{self.query["limit"]}".')
+        return limit
+
     def flag(self, name: str) -> bool:
         """Whether the query says ``name=true``; raises ``Problem`` where it says neither that nor ``false``."""
         text = self.query.get(name, "false")
@@ -92,10 +99,15 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-async def wait_for(clock: Clock, call: Call, look: Callable[[], Awaitable[T | None]], *, wait_s: float) -> T | None:
-    """What ``look`` finds, looking again for up to ``wait_s`` seconds; None where it finds nothing by then."""
+async def wait_for(
+    clock: Clock, call: Call, look: Callable[[], Awaitable[T | None]], *, wait_s: float, first_s: float = POLL_FIRST_S
+) -> T | None:
+    """What ``look`` finds, looking again for up to ``wait_s`` seconds; None where it finds nothing by then.
+
+    ``first_s`` is how long it pauses after the first look; the pauses double up to ``POLL_MAX_S``.
+    """
     until_ms = min(clock.now() + wait_s * 1000, call.deadline_ms - ANSWER_MARGIN_MS)
-    delay_s = POLL_FIRST_S
+    delay_s = first_s
     while True:
         found = await look()
         remaining_s = (until_ms - clock.now()) / 1000

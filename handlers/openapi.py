@@ -62,6 +62,22 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         duplicate={"type": "boolean"},
         reply={"description": "What the workflow completed the message with."},
     ),
+    "Published": _object(
+        ["messages", "next", "has_gap"],
+        messages={
+            "type": "array",
+            "items": _object(
+                ["id", "topic", "body", "sent_at", "workflow_id"],
+                id=_TEXT,
+                topic=_TEXT,
+                body={"description": "Any value."},
+                sent_at=_INSTANT,
+                workflow_id=_TEXT,
+            ),
+        },
+        next={**_TEXT, "description": "Give it back as `after` for later messages."},
+        has_gap={"type": "boolean", "description": "Whether `after` was so old that messages after it may be gone."},
+    ),
     "Ending": _object(
         ["id", "state"],
         id=_TEXT,

@@ -11,11 +11,12 @@ from urllib.parse import quote
 from msgspec.structs import asdict
 
 from engine import inspect
-from engine.errors import DriverError, InvalidIdError, WorkflowNotFoundError
+from engine.errors import DriverError, InvalidIdError, UnknownTypeError, WorkflowNotFoundError
 from engine.lifecycle import ENDED, WorkflowState
+from engine.schedules.identity import ID_PREFIX, SCHEDULE_TYPE
 from engine.values import decode, decode_error, encode, fit_json, input_type
 from handlers import bodies
-from handlers.calls import LIMIT_MAX, Answer, instant, instant_ms, members, text, texts, wait_for
+from handlers.calls import Answer, instant, instant_ms, members, text, texts, wait_for
 from handlers.problems import INVALID_PARAMETER, Problem
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from engine.driver import Clock
     from engine.ids import Ids
     from engine.inspect import Operation
+    from engine.registry import Workflow
     from handlers.application import WorkflowSource
     from handlers.calls import Call
 
@@ -65,7 +67,7 @@ class Ports:
 async def start(ports: Ports, call: Call) -> Answer:
     """Start a workflow: 201 where it is new, 200 where the same start was made before."""
     workflow_type = call.path["id_or_type"]
-    workflow = ports.application.get(workflow_type)
+    workflow = startable(ports, workflow_type)
     body = members(call.value(), START_MEMBERS)
     # Whoever names a start by the header alone means the same thing: once, whatever is repeated.
     named = text(body.get("id"), "id")
@@ -75,8 +77,10 @@ async def start(ports: Ports, call: Call) -> Answer:
             f'"{workflow_id}" would be read as another id in an address: an id must not contain "/messages/" or the '
             "segments . and .., nor end in the name of an operation, such as /output."
         )
+    if workflow_id.startswith(ID_PREFIX):
+        raise InvalidIdError(f'"{workflow_id}" would be a schedule: no other id begins with "{ID_PREFIX}".')
     start_at = instant_ms(body.get("start_at"), "start_at")
-    workflow_input = _input(call, body.get("input"), input_type(workflow.fn, 1))
+    workflow_input = stored_input(call, body.get("input"), input_type(workflow.fn, 1))
     started = await ports.store.start(
         workflow_id=workflow_id,
         type=workflow_type,
@@ -85,7 +89,7 @@ async def start(ports: Ports, call: Call) -> Answer:
         start_at=start_at,
     )
     if start_at is None or start_at <= ports.clock.now():
-        await _hint(ports, started.workflow_id)
+        await hint(ports, started.workflow_id)
     else:
         await _arm(ports, started.workflow_id, start_at)
     return Answer(
@@ -95,8 +99,20 @@ async def start(ports: Ports, call: Call) -> Answer:
     )
 
 
-def _input(call: Call, value: Any, as_type: Any) -> bytes:
-    """The input as it is stored."""
+def startable(ports: Ports, workflow_type: str) -> Workflow[Any]:
+    """The workflow of a type that callers may start.
+
+    Raises:
+        UnknownTypeError: there is none, or it is torpor's own.
+        ApplicationBrokenError: a module that may hold it cannot be imported.
+    """
+    if workflow_type == SCHEDULE_TYPE:
+        raise UnknownTypeError(f'"{workflow_type}" is a type of torpor\'s own: POST /schedules creates one.')
+    return ports.application.get(workflow_type)
+
+
+def stored_input(call: Call, value: Any, as_type: Any) -> bytes:
+    """An input as it is stored; raises ``UnstorableValueError`` where the workflow could not read it."""
     if bodies.is_json(call.headers.get("content-type")):
         value = fit_json(value, as_type)
     stored = encode(value)
@@ -116,7 +132,7 @@ async def send(ports: Ports, call: Call) -> Answer:
         message_id=message_id,
         sent_at=ports.clock.now(),
     )
-    await _hint(ports, call.path["id"])
+    await hint(ports, call.path["id"])
     reply = accepted.reply
     # A message sent again has its reply already, if there is one: only who waits need look.
     if reply is None and wait_s:
@@ -136,7 +152,8 @@ def _message_id(call: Call) -> str | None:
     return header if header is not None else parameter
 
 
-async def _hint(ports: Ports, workflow_id: str) -> None:
+async def hint(ports: Ports, workflow_id: str) -> None:
+    """Have a workflow looked at soon; a hint that is lost is made up for by the sweeper."""
     try:
         await ports.queue.wake(workflow_id, 0)
     except DriverError as error:
@@ -163,13 +180,10 @@ async def list_workflows(ports: Ports, call: Call) -> Answer:
     state = call.query.get("state")
     if state is not None and state not in set(WorkflowState):
         raise Problem(INVALID_PARAMETER, f'"state" must be one of {", ".join(WorkflowState)}, not "{state}".')
-    limit = int(call.number("limit", LIMIT_MAX, LIMIT_MAX))
-    if limit < 1:
-        raise Problem(INVALID_PARAMETER, f'"limit" must be a number, 1 or more, not "{call.query["limit"]}".')
     page = await ports.store.list(
         type=call.query.get("type"),
         state=None if state is None else WorkflowState(state),
-        limit=limit,
+        limit=call.limit(),
         cursor=call.query.get("cursor"),
     )
     return Answer(value={"workflows": [_described(found) for found in page.items], "cursor": page.cursor})
@@ -284,7 +298,7 @@ async def cancel(ports: Ports, call: Call) -> Answer:
     if found.state in ENDED:
         return Answer(value=_described(found))
     # It is being undone, and ends when that is done.
-    await _hint(ports, call.path["id"])
+    await hint(ports, call.path["id"])
     return Answer(status=202, value=_described(found))
 
 
@@ -312,5 +326,5 @@ async def replay(ports: Ports, call: Call) -> Answer:
 
 
 async def _told(ports: Ports, call: Call) -> Answer:
-    await _hint(ports, call.path["id"])
+    await hint(ports, call.path["id"])
     return Answer(status=202, value=_described(await _found(ports, call.path["id"])))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from handlers import operations, problems
+from handlers import listening, operations, problems
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -68,6 +68,18 @@ ROUTES: tuple[Route, ...] = (
             Parameter("cursor", "query", "string", "Where the page before this one ended."),
         ),
         answers={200: "WorkflowPage"},
+    ),
+    Route(
+        method="GET",
+        path="/messages/{name}",
+        act=listening.messages,
+        parameters=(
+            Parameter("topic", "query", "string", "Only messages on exactly this topic."),
+            Parameter("after", "query", "string", "Only messages after those of the answer with this `next`."),
+            Parameter("limit", "query", "integer", "Messages an answer, 100 at most: the last ones without `after`."),
+            Parameter("wait", "query", "number", "Seconds to wait for one, 20 at most."),
+        ),
+        answers={200: "Published"},
     ),
     Route(
         method="POST",
