@@ -1,4 +1,7 @@
-"""The author's modules: imported once a process, a broken one named and kept from harming the others."""
+"""The workflows that can be run: those of the author's modules, which are imported once a process, and torpor's own.
+
+A module that cannot be imported is named, and kept from harming the others.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
 from engine.errors import OperatorError, UnknownTypeError
+from engine.schedules.identity import SCHEDULE_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,6 +76,8 @@ class Application:
 
     def get(self, workflow_type: str, /) -> Workflow[Any]:
         """The workflow registered under this type; see ``WorkflowSource``."""
+        if workflow_type == SCHEDULE_TYPE:
+            return _built_in(workflow_type)
         self.load()
         try:
             return self._find(workflow_type)
@@ -83,3 +89,10 @@ class Application:
                 f'No workflow is registered under "{workflow_type}", and TORPOR_APP names modules that cannot be '
                 f"imported: {reasons}. Deploy a build whose modules import.",
             ) from error
+
+
+def _built_in(workflow_type: str) -> Workflow[Any]:
+    # Not at the top: most processes never run one, and every import is somebody's cold start.
+    from engine.schedules.workflow import BUILT_IN  # noqa: PLC0415
+
+    return BUILT_IN.get(workflow_type)

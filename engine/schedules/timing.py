@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from engine import limits
 from engine.durations import to_datetime
 from engine.errors import InvalidScheduleError
 from engine.schedules import cron
@@ -21,6 +20,12 @@ UTC_NAME = "UTC"
 
 INTERVAL_MIN_S = 1
 """Least seconds between two occurrences of an interval. Source: near alarms are SQS delays, which are whole seconds."""
+
+INTERVAL_MAX_S = 10 * 366 * 86400
+"""Most seconds between them (ten years). Design choice: what is longer is a mistake of units."""
+
+INSTANT_MS_MAX = 253_402_300_799_000
+"""The last second that a date can say. Source: Python's ``datetime`` ends with the year 9999."""
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _INTERVAL = re.compile(r"(?:[0-9]{1,10}[smhdw])+")
@@ -45,23 +50,29 @@ class Cron(Struct, frozen=True, kw_only=True, tag="cron"):
 
 
 class Every(Struct, frozen=True, kw_only=True, tag="every"):
-    """At ``anchor_ms`` and each ``interval_s`` seconds after it, whatever clocks on walls say."""
+    """At ``anchor_ms`` and each ``interval_s`` seconds after it, whatever clocks on walls say.
+
+    One without an anchor is aligned to the beginning of its schedule.
+    """
 
     interval_s: int
-    anchor_ms: int = 0
+    anchor_ms: int | None = None
 
     def check(self) -> None:
         """Raise ``InvalidScheduleError`` where it is none."""
-        if not INTERVAL_MIN_S <= self.interval_s <= limits.SLEEP_MAX_S:
+        if not INTERVAL_MIN_S <= self.interval_s <= INTERVAL_MAX_S:
             raise InvalidScheduleError(
-                f"an interval of {self.interval_s} s is not possible: give {INTERVAL_MIN_S} s to {limits.SLEEP_MAX_S} s"
+                f"an interval of {self.interval_s} s is not possible: give {INTERVAL_MIN_S} s to {INTERVAL_MAX_S} s"
             )
+        if self.anchor_ms is not None:
+            _check_instant(self.anchor_ms)
 
     def next_after(self, at_ms: int) -> int | None:
         """The first occurrence after ``at_ms`` (milliseconds since the epoch)."""
         interval_ms = self.interval_s * 1000
-        passed = max(-1, (at_ms - self.anchor_ms) // interval_ms)
-        return self.anchor_ms + (passed + 1) * interval_ms
+        anchor_ms = self.anchor_ms or 0
+        passed = max(-1, (at_ms - anchor_ms) // interval_ms)
+        return anchor_ms + (passed + 1) * interval_ms
 
 
 class At(Struct, frozen=True, kw_only=True, tag="at"):
@@ -70,7 +81,8 @@ class At(Struct, frozen=True, kw_only=True, tag="at"):
     at_ms: int
 
     def check(self) -> None:
-        """Nothing can be wrong with it."""
+        """Raise ``InvalidScheduleError`` where it is none."""
+        _check_instant(self.at_ms)
 
     def next_after(self, at_ms: int) -> int | None:
         """The occurrence, None where it has been at ``at_ms`` (milliseconds since the epoch)."""
@@ -87,6 +99,11 @@ def upcoming(timing: Timing, at_ms: int, until_ms: int | None = None) -> Iterato
     while found is not None and (until_ms is None or found <= until_ms):
         yield found
         found = timing.next_after(found)
+
+
+def _check_instant(at_ms: int) -> None:
+    if not 0 <= at_ms <= INSTANT_MS_MAX or at_ms % 1000:
+        raise InvalidScheduleError(f"{at_ms} is no time: give whole seconds from 1970 to 9999, as milliseconds")
 
 
 def parse_interval(text: str) -> int:
@@ -120,3 +137,13 @@ def parse_instant(text: str, zone: str) -> int:
             f"{text[:80]!r} is no time: write ISO 8601, such as 2030-01-31T08:00:00Z, or 2030-01-31T08:00 for the "
             "local time of the schedule's zone"
         ) from None
+
+
+def format_interval(interval_s: int) -> str:
+    """An interval as ``parse_interval`` reads it, in the largest units that fit."""
+    parts = []
+    for unit, size_s in reversed(_UNITS_S.items()):
+        number, interval_s = divmod(interval_s, size_s)
+        if number:
+            parts.append(f"{number}{unit}")
+    return "".join(parts) or "0s"

@@ -1,0 +1,170 @@
+"""A schedule as it is stored: what it was asked for, and how far it is."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from engine.errors import InvalidScheduleError
+from engine.schedules import limits
+from engine.schedules.timing import INTERVAL_MAX_S, At, Cron, Every
+from engine.values import encode
+
+
+class Overlap(StrEnum):
+    """What becomes of an occurrence while a run of the one before is under way."""
+
+    SKIP = "skip"
+    """It is left out."""
+
+    QUEUE = "queue"
+    """It begins when that has ended."""
+
+    ALLOW = "allow"
+    """It begins at once, beside it."""
+
+
+class Spec(Struct, frozen=True, kw_only=True):
+    """What a schedule is asked for.
+
+    Attributes:
+        timing: when it occurs.
+        type: the workflow type of its runs.
+        input: their input, CBOR.
+        overlap: what becomes of an occurrence while the run before is under way.
+        catch_up_s: by how many seconds an occurrence may be late and is still made up for.
+        tags: tags of the runs, beside those that say which occurrence they are.
+    """
+
+    timing: Cron | Every | At
+    type: str
+    input: bytes = encode(None)
+    overlap: Overlap = Overlap.SKIP
+    catch_up_s: int = limits.CATCH_UP_S
+    tags: dict[str, str] = {}
+
+    def check(self) -> None:
+        """Raise ``InvalidScheduleError`` where it cannot be."""
+        self.timing.check()
+        if len(self.input) > limits.INPUT_BYTES_MAX:
+            raise InvalidScheduleError(
+                f"the input of a schedule's runs has {len(self.input)} bytes; {limits.INPUT_BYTES_MAX} is the most: "
+                "keep it in a store of your own, and give its key"
+            )
+        if not 0 <= self.catch_up_s <= INTERVAL_MAX_S:
+            raise InvalidScheduleError(f"catch_up is {self.catch_up_s} s; give 0 to {INTERVAL_MAX_S}")
+
+    def anchored(self, anchor_ms: int) -> Spec:
+        """This one with an interval that has no anchor aligned to ``anchor_ms``, in whole seconds."""
+        if not isinstance(self.timing, Every) or self.timing.anchor_ms is not None:
+            return self
+        return replace(self, timing=replace(self.timing, anchor_ms=anchor_ms // 1000 * 1000))
+
+    def is_same(self, other: Spec) -> bool:
+        """Whether both ask for the same; an interval without an anchor is the same as one that got one."""
+        anchor_ms = next((one.timing.anchor_ms for one in (self, other) if isinstance(one.timing, Every)), None)
+        return self.anchored(anchor_ms or 0) == other.anchored(anchor_ms or 0)
+
+
+class Fate(StrEnum):
+    """What became of an occurrence."""
+
+    STARTED = "started"
+    SKIPPED = "skipped"
+    MISSED = "missed"
+    FAILED = "failed"
+
+
+class Occurrence(Struct, frozen=True, kw_only=True):
+    """One occurrence and what became of it.
+
+    Attributes:
+        at_ms: which it is, or when it was asked for (milliseconds since the epoch).
+        decided_ms: when that was decided.
+        fate: what became of it.
+        run_id: its run, where it was started.
+        reason: why it was not.
+    """
+
+    at_ms: int
+    decided_ms: int
+    fate: Fate
+    run_id: str | None = None
+    reason: str | None = None
+
+
+class Backfill(Struct, frozen=True, kw_only=True):
+    """Occurrences to be made up for: those after ``after_ms``, up to and with ``until_ms``; ``overlap`` is theirs."""
+
+    after_ms: int
+    until_ms: int
+    overlap: Overlap
+
+
+class Counts(Struct, frozen=True, kw_only=True):
+    """How many occurrences had which fate; all that were missed at one time count up to a bound."""
+
+    started: int = 0
+    skipped: int = 0
+    missed: int = 0
+    failed: int = 0
+
+
+class Schedule(Struct, frozen=True, kw_only=True):
+    """How far a schedule is.
+
+    Attributes:
+        spec: what it is asked for now.
+        after_ms: all occurrences up to this instant are decided (milliseconds since the epoch).
+        decided_ms: when that was last looked at.
+        triggered_ms: which run was last started by hand.
+        is_paused: it occurs not.
+        note: why it is paused, where somebody said so.
+        waiting: occurrences that begin when what runs has ended, oldest first.
+        backfills: what is to be made up for, oldest first.
+        running: runs that have not ended as far as is known, where it matters, oldest first.
+        recent: the latest occurrences, oldest first.
+        counts: how many there were.
+        problem: what was wrong the last time that something was.
+    """
+
+    spec: Spec
+    after_ms: int
+    decided_ms: int = 0
+    triggered_ms: int = 0
+    is_paused: bool = False
+    note: str | None = None
+    waiting: list[int] = []
+    backfills: list[Backfill] = []
+    running: list[str] = []
+    recent: list[Occurrence] = []
+    counts: Counts = Counts()
+    problem: str | None = None
+
+    @classmethod
+    def begun(cls, spec: Spec, at_ms: int) -> Schedule:
+        """A schedule that begins at ``at_ms`` (milliseconds since the epoch)."""
+        timing = spec.timing
+        # A single time is meant even where it has passed while the schedule was on its way here.
+        after_ms = min(at_ms, timing.at_ms - 1) if isinstance(timing, At) else at_ms
+        return cls(spec=spec.anchored(at_ms), after_ms=after_ms)
+
+    def next_at(self) -> int | None:
+        """The next occurrence, None where there is none, or it is paused (milliseconds since the epoch)."""
+        return None if self.is_paused else self.spec.timing.next_after(self.after_ms)
+
+    def checked(self) -> Schedule:
+        """This one, but paused where a build does not know its time zone or expression any more: it must not die."""
+        try:
+            self.spec.timing.check()
+        except InvalidScheduleError as error:
+            return replace(self, is_paused=True, backfills=[], problem=str(error)[: limits.NOTE_CHARACTERS_MAX])
+        return self
+
+    def with_fate(self, occurrence: Occurrence, count: int = 1) -> Schedule:
+        """This one, remembering ``occurrence``, which stands for ``count``."""
+        name = occurrence.fate.value
+        counts = replace(self.counts, **{name: getattr(self.counts, name) + count})
+        return replace(self, recent=[*self.recent, occurrence][-limits.RECENT_KEPT :], counts=counts)

@@ -1,0 +1,150 @@
+"""The schedule itself: a workflow that sleeps until an occurrence, starts its run, and hears what it is told.
+
+Schedules outlive deploys of torpor, and their histories hold the names below: they must stay.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
+from engine.durations import to_datetime
+from engine.errors import AuthorError, OperatorError
+from engine.ops.loop import Break, Continue
+from engine.registry import Registry, workflow
+from engine.schedules import limits
+from engine.schedules.commands import obey
+from engine.schedules.deciding import Start, Turn, has_more, is_over
+from engine.schedules.identity import SCHEDULE_TYPE, instant_text, schedule_name
+from engine.schedules.record import Fate, Occurrence, Schedule, Spec
+from engine.values import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from engine.context import Context
+
+BUILT_IN = Registry()
+"""The workflows of torpor's own."""
+
+TURNS = "turns"
+"""The loop in which a schedule lives; its state is how far it is."""
+
+_MESSAGES_A_TURN = 10
+_TURNS_KEPT = 5
+_WAIT_MAX_MS = 365 * 86_400_000
+"""Longest wait at one time: what is further ahead is looked at again on the way, long before sleeps have a limit."""
+
+
+class Told(Struct, frozen=True, kw_only=True):
+    """A message, as the schedule keeps it until it has obeyed."""
+
+    name: str
+    body: Any = None
+
+
+class Woken(Struct, frozen=True, kw_only=True):
+    """Why a schedule goes on: messages, or the end of the run that it watches; neither where the time has come."""
+
+    told: list[Told] = []
+    has_ended: bool = False
+
+
+@workflow(SCHEDULE_TYPE, registry=BUILT_IN)
+async def schedule(ctx: Context, spec: Spec) -> dict[str, int]:
+    """Occur as ``spec`` says until nothing is left to come; how many occurrences had which fate."""
+    begun = Schedule.begun(spec, _milliseconds(ctx))
+    counts: dict[str, int] = await ctx.loop(TURNS, _turn, begun, history_prune_interval=_TURNS_KEPT)
+    return counts
+
+
+async def _turn(ctx: Context, state: Schedule) -> Continue[Schedule] | Break[dict[str, int]]:
+    state = state.checked()
+    # Not at the end of the turn before: only a state that the loop goes on with is there to be seen afterwards.
+    if is_over(state):
+        return Break(asdict(state.counts))
+    woken = await _wait(ctx, state)
+    # The time at which the wait was over may be long past; this one is now.
+    await ctx.step("look", _look, ephemeral=True)
+    now_ms = _milliseconds(ctx)
+    if woken.has_ended:
+        state = replace(state, running=state.running[1:])
+    turn = Turn(state, schedule_name(ctx.workflow_id), now_ms)
+    for told in woken.told:
+        obey(turn, told.name, told.body, now_ms)
+    turn.decide()
+    state = turn.schedule
+    for start in turn.starts:
+        state = await _start(ctx, state, start, now_ms)
+    return Continue(state)
+
+
+async def _look() -> None:
+    """Nothing: that it was done says when."""
+
+
+def _milliseconds(ctx: Context) -> int:
+    return round(ctx.now().timestamp() * 1000)
+
+
+# --- waiting ------------------------------------------------------------------------------------------------------
+
+
+async def _wait(ctx: Context, state: Schedule) -> Woken:
+    """Wait until there is something to do; messages are heard even where there is more to do than one turn takes."""
+    if has_more(state):
+        return await _hear(ctx, timeout=0)
+    branches: dict[str, Callable[[Context], Awaitable[Woken]]] = {"told": _hear}
+    next_ms = state.next_at()
+    if next_ms is not None:
+        until_ms = min(next_ms, state.decided_ms + _WAIT_MAX_MS)
+
+        async def due(inner: Context) -> Woken:
+            await inner.sleep_until("next", to_datetime(until_ms))
+            return Woken()
+
+        branches["due"] = due
+    if state.running:
+
+        async def ended(inner: Context) -> Woken:
+            await _see_end(inner, state.running[0])
+            return Woken(has_ended=True)
+
+        branches["ended"] = ended
+    return (await ctx.race("wait", branches)).value
+
+
+async def _hear(ctx: Context, timeout: float | None = None) -> Woken:
+    messages = await ctx.queue.next_batch("messages", count=_MESSAGES_A_TURN, timeout=timeout)
+    return Woken(told=[Told(name=message.name, body=message.body) for message in messages])
+
+
+async def _see_end(ctx: Context, run_id: str) -> None:
+    try:
+        await ctx.output(run_id)
+    except (AuthorError, OperatorError):
+        raise
+    except Exception as error:  # noqa: BLE001 - that it failed, or is gone, is an end too
+        ctx.log.info("a run has failed", extra={"run_id": run_id, "error": type(error).__name__})
+
+
+# --- starting -----------------------------------------------------------------------------------------------------
+
+
+async def _start(ctx: Context, state: Schedule, start: Start, now_ms: int) -> Schedule:
+    """Start one run; where that is refused, it is told of, and the schedule goes on."""
+    spec = state.spec
+    name = schedule_name(ctx.workflow_id)
+    tags = {**spec.tags, "schedule": name, "scheduled_at": instant_text(start.at_ms)}
+    occurrence = Occurrence(at_ms=start.at_ms, decided_ms=now_ms, fate=Fate.STARTED, run_id=start.run_id)
+    try:
+        await ctx.dispatch(spec.type, decode(spec.input), id=start.run_id, tags=tags)
+    except (AuthorError, OperatorError):
+        raise
+    except Exception as error:  # noqa: BLE001 - nothing that is wrong with one run may end the schedule
+        reason = f"{type(error).__name__}: {error}"[: limits.NOTE_CHARACTERS_MAX]
+        state = replace(state, running=[each for each in state.running if each != start.run_id], problem=reason)
+        occurrence = replace(occurrence, fate=Fate.FAILED, run_id=None, reason=reason)
+    return state.with_fate(occurrence)

@@ -1,0 +1,175 @@
+"""What can be asked of schedules over HTTP: each is a workflow of torpor's own, and what it is told are messages."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import asdict
+
+from engine.errors import StartConflictError, WorkflowEndedError, WorkflowNotFoundError
+from engine.schedules import status
+from engine.schedules.commands import Command, Filling
+from engine.schedules.identity import SCHEDULE_TYPE, schedule_id, schedule_name
+from engine.values import encode, input_type
+from handlers import operations
+from handlers.calls import Answer, members, text
+from handlers.problems import INVALID_PARAMETER, Problem
+from handlers.schedule_bodies import (
+    FILLING_MEMBERS,
+    SPEC_MEMBERS,
+    described,
+    named,
+    overlap_of,
+    range_of,
+    spec_of,
+    zone_name,
+)
+
+if TYPE_CHECKING:
+    from adapters.dynamodb.query import Description
+    from engine.schedules.record import Schedule, Spec
+    from handlers.calls import Call
+    from handlers.operations import Ports
+
+PAGE_MAX = 25
+"""Most schedules of one page. Design choice: each is read whole."""
+
+
+async def create(ports: Ports, call: Call) -> Answer:
+    """Create a schedule: 201 where it is new, 200 where there is the same one already."""
+    body = members(call.value(), SPEC_MEMBERS | {"name"})
+    name, workflow_id = named(body)
+    known = await ports.store.describe(workflow_id)
+    if known is None:
+        spec = _spec(ports, call, body)
+        tags = {"schedule": name}
+        # Whoever creates the same one at the same moment is answered below, by what is there.
+        started = await ports.store.start(workflow_id=workflow_id, type=SCHEDULE_TYPE, input=encode(spec), tags=tags)
+        await operations.hint(ports, workflow_id)
+        found, schedule = await _read(ports, name)
+        return Answer(
+            status=201 if started.created else 200,
+            value=described(name, found, schedule, ports.clock.now()),
+            headers={"location": f"/schedules/{name}"},
+        )
+    found, schedule = await _read(ports, name)
+    # A time that has passed since makes the same call no other call.
+    if not schedule.spec.is_same(_spec(ports, call, body, now_ms=found.created_at)):
+        raise StartConflictError(f"there is another schedule {name!r}: update it, or delete it first")
+    return Answer(value=described(name, found, schedule, ports.clock.now()))
+
+
+def _spec(ports: Ports, call: Call, body: dict[str, Any], *, now_ms: int | None = None) -> Spec:
+    def stored_input(workflow_type: str, value: Any) -> bytes:
+        workflow = operations.startable(ports, workflow_type)
+        return operations.stored_input(call, value, input_type(workflow.fn, 1))
+
+    return spec_of(body, stored_input, ports.clock.now() if now_ms is None else now_ms)
+
+
+async def list_schedules(ports: Ports, call: Call) -> Answer:
+    """A page of schedules, the youngest first, and the cursor of the next one where there is more."""
+    limit = int(call.number("limit", PAGE_MAX, PAGE_MAX))
+    if limit < 1:
+        raise Problem(INVALID_PARAMETER, f'"limit" must be a number, 1 or more, not "{call.query["limit"]}".')
+    page = await ports.store.list(type=SCHEDULE_TYPE, limit=limit, cursor=call.query.get("cursor"))
+    told = await asyncio.gather(*(_told_if_there(ports, found) for found in page.items))
+    return Answer(value={"schedules": [each for each in told if each is not None], "cursor": page.cursor})
+
+
+async def _told_if_there(ports: Ports, found: Description) -> dict[str, Any] | None:
+    try:
+        pairs = await ports.store.history(found.workflow_id)
+    except WorkflowNotFoundError:
+        return None
+    schedule = status.read(pairs, found.created_at)
+    return described(schedule_name(found.workflow_id), found, schedule, ports.clock.now())
+
+
+async def describe(ports: Ports, call: Call) -> Answer:
+    """What is known of a schedule: what it is asked for, its next and its latest occurrences."""
+    name = call.path["name"]
+    found, schedule = await _read(ports, name)
+    return Answer(value=described(name, found, schedule, ports.clock.now()))
+
+
+async def _read(ports: Ports, name: str) -> tuple[Description, Schedule]:
+    found = await ports.store.describe(schedule_id(name))
+    if found is None or found.type != SCHEDULE_TYPE:
+        raise WorkflowNotFoundError(f"no schedule is named {name!r}")
+    return found, status.read(await ports.store.history(found.workflow_id), found.created_at)
+
+
+# --- telling it what to do ----------------------------------------------------------------------------------------
+
+
+async def pause(ports: Ports, call: Call) -> Answer:
+    """Have a schedule occur no more until it is resumed; what runs goes on."""
+    note = text(members(call.value(), frozenset({"note"})).get("note"), "note")
+    return await _tell(ports, call, Command.PAUSE, {"note": note})
+
+
+async def resume(ports: Ports, call: Call) -> Answer:
+    """Have a paused schedule occur again, from now on."""
+    members(call.value(), frozenset())
+    return await _tell(ports, call, Command.RESUME, None)
+
+
+async def trigger(ports: Ports, call: Call) -> Answer:
+    """Have a schedule start one run now, whatever else runs, paused or not."""
+    members(call.value(), frozenset())
+    return await _tell(ports, call, Command.TRIGGER, None)
+
+
+async def backfill(ports: Ports, call: Call) -> Answer:
+    """Have a schedule start the runs for a time that has passed; an occurrence that had its run gets no other."""
+    body = members(call.value(), FILLING_MEMBERS)
+    _, schedule = await _read(ports, call.path["name"])
+    first_ms, last_ms = range_of(body, zone_name(schedule))
+    filling = Filling(from_ms=first_ms, until_ms=last_ms, overlap=overlap_of(body.get("overlap")))
+    filling.check(schedule.spec)
+    return await _tell(ports, call, Command.BACKFILL, asdict(filling))
+
+
+async def update(ports: Ports, call: Call) -> Answer:
+    """Give a schedule another form from now on; the body is the whole of it, as for a new one."""
+    body = members(call.value(), SPEC_MEMBERS)
+    await _read(ports, call.path["name"])
+    return await _tell(ports, call, Command.UPDATE, _spec(ports, call, body))
+
+
+async def _tell(ports: Ports, call: Call, command: Command, body: Any) -> Answer:
+    name = call.path["name"]
+    try:
+        accepted = await ports.store.send(
+            schedule_id(name),
+            name=str(command),
+            body=encode(body),
+            message_id=call.headers.get("idempotency-key"),
+            sent_at=ports.clock.now(),
+        )
+    except WorkflowNotFoundError:
+        raise WorkflowNotFoundError(f"no schedule is named {name!r}") from None
+    except WorkflowEndedError:
+        raise WorkflowEndedError(
+            f"the schedule {name!r} has ended: delete it, and create it anew where it is wanted"
+        ) from None
+    await operations.hint(ports, schedule_id(name))
+    return Answer(status=202, value={"message_id": accepted.message_id, "duplicate": accepted.duplicate})
+
+
+async def delete(ports: Ports, call: Call) -> Answer:
+    """End a schedule and delete it: 200 when nothing is left of it, 202 while the rest is; its runs go on."""
+    name = call.path["name"]
+    found, _ = await _read(ports, name)
+    at_workflow = replace(call, path={"id": found.workflow_id, "id_or_type": found.workflow_id}, query={})
+    if found.ended_at is None:
+        try:
+            await operations.cancel(ports, at_workflow)
+        except WorkflowEndedError:
+            # It came to its end in this moment.
+            pass
+    purged = await operations.purge(ports, at_workflow)
+    return Answer(status=purged.status, value={"name": name, "is_gone": purged.value["is_gone"]})
