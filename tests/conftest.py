@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PARAMETERS = {"LeaseSeconds": "5", "Timeout": "30"}
 """Short, so that no test waits long for a dead worker's lease to end, or for an invocation's time to run out."""
 
-APPLICATION = Application(modules="examples.orders,probes", folder=ROOT / "tests" / "e2e" / "app")
+APPLICATION = Application(modules="examples.orders,probes,changing", folder=ROOT / "tests" / "e2e" / "app")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

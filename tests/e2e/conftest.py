@@ -1,4 +1,9 @@
-"""The deployed template as the end-to-end tests use it: two workflows that take their time run beside all others."""
+"""The deployed template as the end-to-end tests use it: two workflows that take their time run beside all others.
+
+``probe`` makes probes on the stack that most tests share. ``frail`` makes them on another one, where processes may
+die, hang and be cut off from AWS without a test of the first stack noticing: ``wire`` is what its functions call AWS
+through.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +12,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from infra.local_stack import LocalStack
+from infra.package import Application
+from tests.conftest import APPLICATION
 from tests.e2e.probe import Probe
+from tests.e2e.wire import Wire
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
-
-    from infra.local_stack import LocalStack
 
 Make = Callable[[str, str], Probe]
 """What the fixture ``probe`` is: makes the probe of a workflow from its type and its id."""
+
+INVOCATION_S = 9
+"""Seconds that an invocation of the frail stack's worker may last: less than the template allows, so that tests can
+wait for its end."""
+
+FRAIL = {"LeaseSeconds": "3", "Timeout": "30", "EvictMarginSeconds": "3", "StopMarginSeconds": "2"}
 
 
 @pytest.fixture(scope="session")
@@ -33,3 +47,24 @@ def slow_ones(local_stack: LocalStack, tmp_path_factory: pytest.TempPathFactory)
 def probe(local_stack: LocalStack, slow_ones: dict[str, Probe], tmp_path: Path) -> Make:
     assert slow_ones
     return lambda workflow_type, workflow_id: Probe(local_stack, workflow_type, workflow_id, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def frail_stack() -> Iterator[LocalStack]:
+    application = Application(modules="probes,frail", folder=APPLICATION.folder)
+    with LocalStack.start(application=application, parameters=FRAIL) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def wire(frail_stack: LocalStack) -> Iterator[Wire]:
+    with Wire.laid(frail_stack) as laid:
+        laid.use(frail_stack, Timeout=INVOCATION_S)
+        yield laid
+
+
+@pytest.fixture(scope="session")
+def frail(frail_stack: LocalStack, wire: Wire, tmp_path_factory: pytest.TempPathFactory) -> Make:
+    assert wire
+    folder = tmp_path_factory.mktemp("frail")
+    return lambda workflow_type, workflow_id: Probe(frail_stack, workflow_type, workflow_id, folder)

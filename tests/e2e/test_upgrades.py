@@ -1,10 +1,16 @@
-"""New code under workflows that sleep: what is recorded stays, what comes next is the new build's."""
+"""New code under workflows that sleep: what is recorded stays, what comes next is the new build's.
+
+What does not fit, or is not known, says so, loses nothing, and goes on with a build that fits and knows.
+"""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from infra.package import Application
+from tests.conftest import APPLICATION
+from tests.e2e.probe import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -12,15 +18,65 @@ if TYPE_CHECKING:
     from infra.local_stack import LocalStack
     from tests.e2e.conftest import Make
 
+GATED = """
+    if await ctx.get_version("checks", 2) >= 2:
+        done.append("checked by " + await ctx.step("check", version))
+"""
 
-def test_a_sleeping_workflow_goes_on_in_the_new_build(local_stack: LocalStack, probe: Make, tmp_path: Path) -> None:
-    deployed = local_stack.application
-    waiting = probe("upgraded", "waiting-for-new-code").started()
-    waiting.wait_for("go")
-    source = (deployed.folder / "probes.py").read_text()
-    (tmp_path / "probes.py").write_text(source.replace('VERSION = "first"', 'VERSION = "second"'))
-    local_stack.application = Application(modules=deployed.modules, folder=tmp_path)
+SECOND = {
+    "    # Here the next build has a gate.\n": GATED,
+    'done.append(await ctx.step("reserve", version))  # the next build sleeps instead': 'await ctx.sleep("reserve", 1)',
+    '@workflow("forgotten")\n': "",
+}
+"""The second build's lines for those of the first."""
+
+THIRD = {"    # Here the next build has a gate.\n": GATED}
+"""The third build has the gate, and neither mistake of the second."""
+
+
+def deploy(stack: LocalStack, folder: Path, build: str, lines: dict[str, str]) -> None:
+    deployed = stack.application
+    folder.mkdir()
+    for module in ("probes.py", "changing.py"):
+        source = (APPLICATION.folder / module).read_text()
+        for line, replacement in {'VERSION = "first"': f'VERSION = "{build}"', **lines}.items():
+            source = source.replace(line, replacement)
+        (folder / module).write_text(source)
+    stack.application = Application(modules=deployed.modules, folder=folder)
     # It stays deployed: for every other test the builds are the same.
-    assert local_stack.deploy() is True
-    waiting.send("go")
+    assert stack.deploy() is True
+
+
+def test_three_builds_under_sleeping_workflows(local_stack: LocalStack, probe: Make, tmp_path: Path) -> None:
+    waiting, old, ungated, forgotten = before = [
+        probe(kind, f"{kind}-since-the-first") for kind in ("upgraded", "gated", "ungated", "forgotten")
+    ]
+    for workflow in before:
+        workflow.started().wait_for("go")
+
+    deploy(local_stack, tmp_path / "second", "second", SECOND)
+    new = probe("gated", "gated-since-the-second").started()
+    new.wait_for("go")
+    for workflow in (*before, new):
+        assert workflow.send("go").status == 202
     assert waiting.output() == ["first", "second"]
+    # Behind a gate each goes its own way; without one it is told where the code left its history.
+    assert old.output() == ["first", "second"]
+    assert new.output() == ["checked by second", "second", "second"]
+    error = ungated.ending()["error"]
+    assert error["name"] == "HistoryDivergedError"
+    assert "'reserve'" in error["message"]
+    # No build that runs knows the type: it is put off, not failed, and nobody can start another.
+    [put_off] = until(lambda: forgotten.told("run ended")[1:], 15, "it is put off")
+    assert (put_off["outcome"], put_off["deaths"]) == ("postponed", 0)
+    assert "UnknownTypeError" in put_off["error"]
+    assert (forgotten.known()["state"], forgotten.known()["is_running"]) == ("sleeping", False)
+    refused = local_stack.api.request("POST", "/workflows/forgotten", body=json.dumps({"id": "another"}).encode())
+    assert (refused.status, refused.json()["type"]) == (404, "urn:torpor:problem:unknown-type")
+
+    deploy(local_stack, tmp_path / "third", "third", THIRD)
+    assert ungated.call("POST", "/recover").status == 202
+    assert ungated.output() == ["first", "third"]
+    # At the latest the sweeper would look, five minutes after the wake that was put off.
+    assert forgotten.call("POST", "/wake").status == 202
+    assert forgotten.output() == "third"

@@ -1,0 +1,35 @@
+"""Workflows whose next builds differ: a test replaces some lines."""
+
+from __future__ import annotations
+
+from probes import Plan, version  # type: ignore[import-not-found]
+
+from engine import Context, workflow
+
+
+@workflow("gated")
+async def gated(ctx: Context, _plan: Plan) -> list[str]:
+    """In the next build a check comes first, behind a gate."""
+    done: list[str] = []
+    # Here the next build has a gate.
+    done.append(await ctx.step("reserve", version))
+    await ctx.queue.next("wait", ["go"])
+    done.append(await ctx.step("charge", version))
+    return done
+
+
+@workflow("ungated")
+async def ungated(ctx: Context, _plan: Plan) -> list[str]:
+    """In the next build its first step is a sleep of the same name, and nothing says since when."""
+    done: list[str] = []
+    done.append(await ctx.step("reserve", version))  # the next build sleeps instead
+    await ctx.queue.next("wait", ["go"])
+    done.append(await ctx.step("charge", version))
+    return done
+
+
+@workflow("forgotten")
+async def forgotten(ctx: Context, _plan: Plan) -> str:
+    """The next build does not know this type; the one after it does."""
+    await ctx.queue.next("wait", ["go"])
+    return await ctx.step("charge", version)

@@ -1,0 +1,172 @@
+"""Deaths at the worst moments, AWS services that are away, wakes by the hundred: nothing is lost, nothing is doubled.
+
+Each test cuts or holds only the calls that it means, and kills only processes of its own stack.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from adapters.sqs import Wake, wake_body
+from tests.e2e.probe import sweep, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from infra.local_stack import LocalStack
+    from tests.e2e.conftest import Make
+    from tests.e2e.probe import Probe
+    from tests.e2e.wire import Call, Held, Wire
+
+FOUND_WITHIN_S = 30
+
+FENCED = '"ConditionExpression": "#epoch'
+"""What a commit says and a start does not."""
+
+
+def of(probe: Probe, operation: str, also: str = "") -> Callable[[Call], bool]:
+    """The calls of one kind that are about one workflow."""
+    named = f'"{probe.id}'
+    return lambda call: call.operation == operation and (named in call.body.replace("\\", "")) and also in call.body
+
+
+def kill_holder_of(held: Held, probe: Probe) -> None:
+    """End the process that waits for a held call, and only then let the wire break."""
+    until(lambda: held.is_here, 20, f"the call of {probe.id} is on the wire")
+    _, _, pid = probe.marks()[-1]
+    assert pid in probe.stack.worker_pids()
+    os.kill(pid, signal.SIGKILL)
+    held.drop()
+
+
+@pytest.fixture(scope="module")
+def dead(frail: Make, wire: Wire, frail_stack: LocalStack) -> dict[str, Probe]:
+    """One after another dies at its moment; then all are found together, after a lease and some patience."""
+    moments = {
+        "before its commit was stored": ("TransactWriteItems", FENCED, False),
+        "after its commit was stored": ("TransactWriteItems", FENCED, True),
+        "after its yield": ("SendMessage", "alarm_at", False),
+    }
+    found: dict[str, Probe] = {}
+    for moment, (operation, also, is_done) in moments.items():
+        found[moment] = frail("resting", f"dies {moment}")
+        held = wire.hold(of(found[moment], operation, also), is_done=is_done)
+        found[moment].started(sleep_s=1)
+        kill_holder_of(held, found[moment])
+    asleep = found["after its yield"].known()
+    assert (asleep["state"], asleep["is_running"], asleep["deaths"]) == ("sleeping", False, 0)
+    until(lambda: sweep(frail_stack) and all(map(has_ended, found.values())), FOUND_WITHIN_S, "all end")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("moment", "counts"),
+    [
+        ("before its commit was stored", {"before": 2, "after": 1}),
+        ("after its commit was stored", {"before": 1, "after": 1}),
+        ("after its yield", {"before": 1, "after": 1}),
+    ],
+)
+def test_a_worker_dies(dead: dict[str, Probe], moment: str, counts: dict[str, int]) -> None:
+    # What was not stored is done again, and what was is not.
+    assert dead[moment].output() is None
+    assert dead[moment].counts() == counts
+
+
+def has_ended(probe: Probe) -> bool:
+    return probe.known()["ended_at"] is not None
+
+
+def test_sqs_takes_no_message_for_a_while(frail: Make, frail_stack: LocalStack, wire: Wire) -> None:
+    told = frail("listening", "told without SQS").started()
+    told.wait_for("word")
+    alarmed = frail("resting", "alarmed without SQS")
+    with wire.cut(of(alarmed, "SendMessage", "alarm_at")):
+        alarmed.started(sleep_s=1)
+        until(lambda: alarmed.told("alarm not armed"), 15, "the alarm is refused")
+        with wire.cut(lambda call: call.service == "sqs"):
+            # Nobody outside notices: what is stored is acknowledged.
+            started = frail("resting", "started without SQS").started(sleep_s=1)
+            assert told.send("word", "end", key="once").status == 202
+            assert told.send("word", "end", key="once").json()["duplicate"]
+            # Long enough that all are overdue, and that a sweep has tried and failed.
+            swept = until(lambda: overdue(frail_stack, 3), FOUND_WITHIN_S, "all are overdue")
+            assert swept["woken"] == 0
+            assert (alarmed.counts(), started.counts(), told.counts()) == ({"before": 1}, {}, {})
+    everybody = [alarmed, started, told]
+    until(lambda: sweep(frail_stack) and all(map(has_ended, everybody)), FOUND_WITHIN_S, "all end")
+    assert {probe.known()["state"] for probe in everybody} == {"completed"}
+    assert {probe.known()["deaths"] for probe in everybody} == {0}
+    assert alarmed.counts() == started.counts() == {"before": 1, "after": 1}
+    assert (told.output(), told.counts()) == (["end"], {"note-1": 1})
+
+
+def overdue(stack: LocalStack, count: int) -> dict[str, int] | None:
+    told = sweep(stack)
+    return told if told["overdue"] >= count else None
+
+
+def test_scheduler_is_away(frail: Make, frail_stack: LocalStack, wire: Wire) -> None:
+    schedules, group = frail_stack.client("scheduler"), frail_stack.outputs["ScheduleGroupName"]
+
+    def count() -> int:
+        return len(schedules.list_schedules(GroupName=group)["Schedules"])
+
+    far, given_up = frail("sleeping", "far-without-scheduler"), frail("sleeping", "given-up-without-scheduler")
+    with wire.cut(lambda call: call.service == "scheduler"):
+        for probe in (far, given_up):
+            probe.started(sleep_s=7200)
+            until(lambda probe=probe: probe.told("alarm not armed"), 15, "the alarm is refused")  # type: ignore[misc]
+        told = far.known()
+        assert (told["state"], told["is_running"], told["deaths"]) == ("sleeping", False, 0)
+        assert given_up.call("POST", "/cancel").json()["state"] == "cancelled"
+        assert count() == 0
+    # It is in the index of what is due all the same, and whoever finds it there arms it.
+    key = {"pk": {"S": far.id}, "sk": {"S": "HEAD"}}
+    due_at = int(next(item for item in far.items() if item["sk"]["S"] == "HEAD")["due_at"]["N"])
+    assert due_at == int(far.told("run ended")[0]["next_wake"])
+    frail_stack.client("dynamodb").update_item(
+        TableName=frail_stack.table_name,
+        Key=key,
+        UpdateExpression="SET due_at = :past",
+        ExpressionAttributeValues={":past": {"N": "1"}},
+    )
+    until(lambda: sweep(frail_stack) and count() == 1, FOUND_WITHIN_S, "it is armed")
+    assert far.known()["wake_at"] == told["wake_at"]
+    assert far.call("POST", "/cancel").status == 200
+    until(lambda: count() == 0, 10, "its schedule is cleared")
+
+
+def flood(stack: LocalStack, probes: Iterable[Probe], copies: int) -> None:
+    """So many wakes of each, all mixed."""
+    bodies = [wake_body(Wake(workflow_id=probe.id)) for _ in range(copies) for probe in probes]
+    for first in range(0, len(bodies), 10):
+        batch = [{"Id": str(n), "MessageBody": body} for n, body in enumerate(bodies[first : first + 10])]
+        stack.client("sqs").send_message_batch(QueueUrl=stack.queue_url, Entries=batch)
+
+
+def test_a_queue_full_of_duplicates(frail: Make, frail_stack: LocalStack) -> None:
+    busy = [frail("lingering", f"flooded-{number}").started(linger_s=2) for number in range(3)]
+    waiting = frail("listening", "flooded-and-waiting").started()
+    waiting.wait_for("word")
+    everybody = [*busy, waiting]
+    flood(frail_stack, everybody, copies=75)
+    assert waiting.send("word", "end").status == 202
+    flood(frail_stack, everybody, copies=25)
+    assert [probe.output() for probe in busy] == [1, 1, 1]
+    assert waiting.output() == ["end"]
+    until(lambda: queued(frail_stack) == 0, 60, "the queue is empty")
+    assert [probe.counts() for probe in busy] == [{"before": 1, "during": 1, "after": 1}] * 3
+    assert waiting.counts() == {"note-1": 1}
+    assert [len(probe.told("run ended")) for probe in everybody] == [1, 1, 1, 2]
+
+
+def queued(stack: LocalStack) -> int:
+    """Wakes that nobody has taken; those that killed workers had in hand are not among them."""
+    name = "ApproximateNumberOfMessages"
+    found: dict[str, Any] = stack.client("sqs").get_queue_attributes(QueueUrl=stack.queue_url, AttributeNames=[name])
+    return int(found["Attributes"][name])
