@@ -102,3 +102,15 @@ def mark_and_return(marks: str, value: str) -> str:
     """A mark, and ``value``."""
     leave_mark(marks)
     return value
+
+
+@workflow("telling")
+async def telling(ctx: Context, _plan: Plan) -> int:
+    """Every ``word`` up to the word ``end``, each published as it comes."""
+    told = 0
+    while True:
+        message = await ctx.queue.next(f"word-{told}", ["word"])
+        await ctx.publish("word", {"word": message.body}, topic=ctx.workflow_id)
+        told += 1
+        if message.body == "end":
+            return told
