@@ -10,21 +10,27 @@ from engine import keys
 from engine.commit import Commit
 
 if TYPE_CHECKING:
-    from engine.commit import Outgoing, Publication, Reply
+    from engine.commit import Child, Outgoing, Publication, Reply
     from engine.entry import Message
 
 K = TypeVar("K")
 
 _MESSAGE_ACTIONS, _REPLY_ACTIONS = 1, 2
+_CHILD_ACTIONS = 3
+"""What a child without tags counts for: its head, its input and, where it is unique, that; each tag is one more."""
+
 _KEY_BYTES = 64
 
 _MARKS = ("entries", "metadata", "deletes", "consumed")
-_KEYED = ("returned", "published")
+_KEYED = ("returned", "published", "children")
 _LISTED = ("ranges", "replies", "outgoing")
 
 
 class Room(Struct, frozen=True, kw_only=True):
-    """How much one commit of a driver may carry: bytes of pairs and bodies, and messages (a reply counts twice)."""
+    """How much one commit of a driver may carry: bytes of pairs and bodies, and messages.
+
+    A reply counts twice, a child three times and once more for each tag.
+    """
 
     bytes_max: int
     messages_max: int
@@ -35,8 +41,10 @@ class Room(Struct, frozen=True, kw_only=True):
         size += sum(len(outgoing.message.body) for outgoing in commit.outgoing)
         size += sum(len(message.body) for message in commit.returned) + sum(len(reply.body) for reply in commit.replies)
         size += sum(len(publication.body) for publication in commit.published)
+        size += sum(len(child.workflow_input) for child in commit.children)
         moves = len(commit.consumed) + len(commit.returned) + len(commit.outgoing) + len(commit.published)
         count = moves * _MESSAGE_ACTIONS + len(commit.replies) * _REPLY_ACTIONS
+        count += sum(_actions_of(child) for child in commit.children)
         return size <= self.bytes_max and count <= self.messages_max
 
 
@@ -48,6 +56,7 @@ class Changes:
     """
 
     __slots__ = (
+        "children",
         "consumed",
         "deletes",
         "entries",
@@ -72,6 +81,8 @@ class Changes:
         self.outgoing: list[tuple[int, Outgoing]] = []
         # By the entry that records it: where that goes before it is committed, nothing is published.
         self.published: dict[str, tuple[int, Publication]] = {}
+        # Likewise: where that goes before it is committed, nothing is started.
+        self.children: dict[str, tuple[int, Child]] = {}
 
     def is_empty(self) -> bool:
         """Whether a commit of these would carry nothing."""
@@ -86,6 +97,7 @@ class Changes:
             or self.replies
             or self.outgoing
             or self.published
+            or self.children
         )
 
     def prepend(self, earlier: Changes) -> None:
@@ -105,6 +117,7 @@ class Changes:
         self.replies[:0] = earlier.replies
         self.outgoing[:0] = earlier.outgoing
         self.published = {**earlier.published, **self.published}
+        self.children = {**earlier.children, **self.children}
 
     def commit(self, puts: list[tuple[bytes, bytes]], **ending: Any) -> Commit:
         """The commit that carries these changes; ``puts`` are the values behind the marks."""
@@ -117,6 +130,7 @@ class Changes:
             returned=[message for _, message in self.returned.values()],
             outgoing=[outgoing for _, outgoing in self.outgoing],
             published=[publication for _, publication in self.published.values()],
+            children=[child for _, child in self.children.values()],
             **ending,
         )
 
@@ -131,6 +145,7 @@ class Changes:
         self.replies = [(into if group >= since else group, one) for group, one in self.replies]
         self.outgoing = [(into if group >= since else group, one) for group, one in self.outgoing]
         self.published = {key: (into if group >= since else group, one) for key, (group, one) in self.published.items()}
+        self.children = {key: (into if group >= since else group, one) for key, (group, one) in self.children.items()}
 
     def take_outgoing(self, target: str) -> list[Outgoing]:
         """Messages to the workflow ``target``, which are not to be sent any more."""
@@ -138,8 +153,27 @@ class Changes:
         self.outgoing = [one for one in self.outgoing if one[1].workflow_id != target]
         return taken
 
+    def take_child(self, workflow_id: str) -> list[str]:
+        """The ids of the entries that record the start of ``workflow_id``, which is not to be started any more."""
+        taken = [entry_id for entry_id, (_, child) in self.children.items() if child.workflow_id == workflow_id]
+        for entry_id in taken:
+            del self.children[entry_id]
+        return taken
+
     def first_groups(self, sizes: dict[bytes, int], room: Room) -> int:
         """The last group that fits into ``room`` with all earlier ones, at least the first; ``sizes`` by entry key."""
+        size_of = self._sizes(sizes)
+        ordered = sorted(size_of)
+        last, size, count = ordered[0], 0, 0
+        for group in ordered:
+            size, count = size + size_of[group][0], count + size_of[group][1]
+            if group is not ordered[0] and (size > room.bytes_max or count > room.messages_max):
+                break
+            last = group
+        return last
+
+    def _sizes(self, sizes: dict[bytes, int]) -> dict[int, list[int]]:
+        """Of every group how many bytes it has, and how many actions it counts for."""
         size_of: dict[int, list[int]] = {}
         for key, group in self.entries.items():
             _add(size_of, group, size=len(key) + sizes[key])
@@ -153,16 +187,11 @@ class Changes:
             _add(size_of, group, size=len(outgoing.message.body), count=_MESSAGE_ACTIONS)
         for group, publication in self.published.values():
             _add(size_of, group, size=len(publication.body), count=_MESSAGE_ACTIONS)
+        for group, child in self.children.values():
+            _add(size_of, group, size=len(child.workflow_input), count=_actions_of(child))
         for group, reply in self.replies:
             _add(size_of, group, size=len(reply.body), count=_REPLY_ACTIONS)
-        ordered = sorted(size_of)
-        last, size, count = ordered[0], 0, 0
-        for group in ordered:
-            size, count = size + size_of[group][0], count + size_of[group][1]
-            if group is not ordered[0] and (size > room.bytes_max or count > room.messages_max):
-                break
-            last = group
-        return last
+        return size_of
 
     def split(self, last: int) -> tuple[Changes, Changes]:
         """The changes of the groups up to ``last`` with the input, and those of later ones with the other fields."""
@@ -179,6 +208,10 @@ class Changes:
             for grouped in getattr(self, name):
                 getattr(first if grouped[0] <= last else rest, name).append(grouped)
         return first, rest
+
+
+def _actions_of(child: Child) -> int:
+    return _CHILD_ACTIONS + len(child.tags)
 
 
 def _merged(marks: dict[K, int], since: int, into: int) -> dict[K, int]:

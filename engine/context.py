@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from engine import limits, values
 from engine.changing import Changing
+from engine.dispatching import Dispatching
 from engine.entry import JoinEntry, LoopEntry, RaceEntry, RollbackCheckpointEntry
 from engine.knowing import Knowing
 from engine.listening import Listening
@@ -36,7 +37,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-class Context(Knowing, Stepping, Waiting, Changing, Listening, Signalling, Publishing):
+class Context(Knowing, Stepping, Waiting, Changing, Listening, Signalling, Dispatching, Publishing):
     """The durable operations of one scope. Await each before the next; ``join`` runs them side by side."""
 
     __slots__ = ("log", "queue")

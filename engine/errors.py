@@ -38,11 +38,11 @@
 
     BaseException
      └─ ControlFlow                         never to be caught by workflow code
-         ├─ Yield: SleepError, MessageWaitError, StepFailedError
+         ├─ Yield: SleepError, MessageWaitError, WorkflowWaitError, StepFailedError
          ├─ EvictedError ─ FencedError        the run must stop; somebody else holds the lease
          ├─ RollbackStopError                 the read-only replay reached the frontier
          ├─ CancelledError                    a race was decided for another branch
-         └─ InboxMovedError                   a message came between load and yield
+         └─ InboxMovedError                   a message or an end came between load and yield
 """
 
 from __future__ import annotations
@@ -193,7 +193,12 @@ class CallerError(TorporError):
 
 
 class WorkflowFailedError(CallerError):
-    """The workflow had ended in failure; ``name`` and ``message`` are those of its stored error."""
+    """The workflow had ended in failure; ``name`` and ``message`` are those of its stored error.
+
+    ``operation`` is the ``ctx.output`` that raised it, ``""`` where it comes from outside a workflow.
+    """
+
+    operation: str = ""
 
     def __init__(self, name: str, message: str, metadata: Mapping[str, Any] | None = None) -> None:
         super().__init__(f"{name}: {message}" if message else name)
@@ -209,9 +214,13 @@ class WorkflowNotFoundError(CallerError):
 
 
 class WorkflowEndedError(CallerError):
-    """The workflow is completed, failed or cancelled and takes no more messages; ``workflow_id`` is as above."""
+    """The workflow is completed, failed or cancelled and takes no more messages; ``workflow_id`` is as above.
+
+    From ``ctx.output``, whose name is ``operation`` then: it was cancelled, and has no output.
+    """
 
     workflow_id: str = ""
+    operation: str = ""
 
 
 class WorkflowNotEndedError(CallerError):
@@ -298,27 +307,41 @@ class ControlFlow(BaseException):
 
 
 class Yield(ControlFlow):
-    """The run must wait; the three subclasses say for what. Times are integer milliseconds since the epoch, UTC."""
+    """The run must wait; the subclasses say for what. Times are integer milliseconds since the epoch, UTC.
+
+    ``awaited`` are ids of other workflows, of which one's end is waited for too.
+    """
 
     deadline: int | None = None
     names: tuple[str, ...] | None = None
+    awaited: tuple[str, ...] = ()
 
 
 class SleepError(Yield):
     """Sleep until ``deadline``, or until a message of ``names`` comes where names are given (``()`` = any name)."""
 
-    def __init__(self, deadline: int, names: Sequence[str] | None = None) -> None:
+    def __init__(self, deadline: int, names: Sequence[str] | None = None, awaited: Sequence[str] = ()) -> None:
         super().__init__(f"Sleeping until {deadline}")
         self.deadline = deadline
         self.names = None if names is None else tuple(names)
+        self.awaited = tuple(awaited)
 
 
 class MessageWaitError(Yield):
     """Wait for a message of ``names`` (``()`` = any name)."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], awaited: Sequence[str] = ()) -> None:
         super().__init__(f"Waiting for messages: {', '.join(names) or '*'}")
         self.names = tuple(names)
+        self.awaited = tuple(awaited)
+
+
+class WorkflowWaitError(Yield):
+    """Wait until one of the workflows ``awaited`` has ended."""
+
+    def __init__(self, awaited: Sequence[str]) -> None:
+        super().__init__(f"Waiting for workflows: {', '.join(awaited)}")
+        self.awaited = tuple(awaited)
 
 
 class StepFailedError(Yield):
@@ -348,4 +371,4 @@ class CancelledError(ControlFlow):
 
 
 class InboxMovedError(ControlFlow):
-    """A message arrived between load and yield; the driver refused the yield commit. Look again."""
+    """A message arrived between load and yield, or an awaited workflow ended; the yield was refused. Look again."""

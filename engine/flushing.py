@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from engine import keys, limits, writing
 from engine.changes import Room
-from engine.errors import EvictedError, WorkflowEndedError, WorkflowNotFoundError
+from engine.errors import EvictedError
+from engine.storage import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
@@ -18,10 +19,6 @@ if TYPE_CHECKING:
     from engine.driver import Clock, EngineDriver, Timer
     from engine.hooks import Hooks
     from engine.storage import Storage
-
-
-UNDELIVERABLE = (WorkflowNotFoundError, WorkflowEndedError)
-"""What a driver raises where a message of a commit has nobody to go to."""
 
 
 class Flusher:
@@ -89,12 +86,19 @@ class Flusher:
         self._storage.is_urgent = self._storage.is_urgent or self._storage.is_dirty()
         await self.flush()
 
-    async def finish(self, *, alarm: Alarm | None, yields: bool = False, names: tuple[str, ...] | None = None) -> None:
+    async def finish(
+        self,
+        *,
+        alarm: Alarm | None,
+        yields: bool = False,
+        names: tuple[str, ...] | None = None,
+        awaited: tuple[str, ...] = (),
+    ) -> None:
         """Commit everything together with the state and the alarm: the commit that ends a run or a step of its life."""
         while True:
             await self.landed()
             self._refuse()
-            commit = self._storage.gather(self.room, alarm=alarm, yields=yields, names=names)
+            commit = self._storage.gather(self.room, alarm=alarm, yields=yields, names=names, awaited=awaited)
             is_partial = self._storage.is_partial
             await self._shielded(self._write(commit))
             if not (is_partial or self._storage.is_partial):
@@ -194,10 +198,16 @@ class Flusher:
                     await writing.write_in_batches(self._driver, commit)
             except BaseException as error:
                 storage.restore()
-                if isinstance(error, UNDELIVERABLE) and storage.refuse(error.workflow_id, error):
-                    # Nothing was written. Whoever sends has recorded that by now: the same again, without the message.
+                if isinstance(error, Refusal) and storage.refuse(error):
+                    # Nothing was written. Whoever sends or starts has recorded that by now: the same again, without it.
                     names_count = len(storage.names)
-                    commit = storage.gather(self.room, alarm=commit.alarm, yields=commit.yields, names=commit.names)
+                    commit = storage.gather(
+                        self.room,
+                        alarm=commit.alarm,
+                        yields=commit.yields,
+                        names=commit.names,
+                        awaited=commit.awaited,
+                    )
                     continue
                 if writing.is_failure(error):
                     self.failure = error

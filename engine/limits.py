@@ -30,6 +30,9 @@ STEP_TIMEOUT_S = 30.0
 HISTORY_PRUNE_INTERVAL = 20
 """Loop iterations between pruning flushes. Source: the reference engine."""
 
+SIGNAL_SEARCHES_MAX = 5
+"""How often a signal by type looks again because whom it found has ended meanwhile. Design choice."""
+
 MAP_CONCURRENCY = 10
 """Items of a map that are worked on at once. Design choice."""
 
@@ -58,6 +61,9 @@ SLEEP_MAX_S = 100 * 366 * 86400
 U32_MAX = 2**32 - 1
 U64_MAX = 2**64 - 1
 """Ranges of the stored integers. Source: the stored format."""
+
+WORKFLOW_ID_BYTES_MAX = 255
+"""UTF-8 bytes of a workflow's id, and of its type. Design choice: a store's keys hold both."""
 
 NAME_BYTES_MAX = 1024
 """UTF-8 bytes of an operation's or message's name. Design choice: a name is a key part, not a payload."""

@@ -4,131 +4,63 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import itertools
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, Protocol
 
 from engine.clock import SystemClock
 from engine.commit import Alarm, Commit
+from engine.driver import Peer
 from engine.errors import CommitInFlightError, InboxMovedError, WorkflowNotFoundError
 from engine.kept import parse_state
-from engine.keys import STATE_KEY
-from engine.lifecycle import WorkflowState
+from engine.keys import ERROR_KEY, OUTPUT_KEY, STATE_KEY
+from engine.lifecycle import ENDED, WorkflowState
+from engine.memory_inbox import MemoryInbox
 from engine.sorted_pairs import SortedPairs, after
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from engine.commit import Publication
     from engine.driver import AbortSignal, Clock
     from engine.entry import Message
 
     CallHook = Callable[[str, str], Awaitable[None] | None]
-    Post = Callable[[Sequence[tuple[str, Message]]], None]
 
 _VALUE_BYTES_MAX = 64 * 1024 * 1024
 
 
-class MemoryInbox:
-    """The inbox of a ``MemoryDriver``."""
+class Neighbours(Protocol):
+    """The workflows beside a driver's own."""
 
-    def __init__(self, driver: MemoryDriver) -> None:
-        self._driver = driver
-        self._snapshot: list[Message] = []
-        self._waiters: set[asyncio.Event] = set()
-        self._tickets = 0
-        self.seen = 0
-        self.ids: set[str] = set()
-        self.messages: dict[int, Message] = {}
-        self.replies: dict[str, bytes | None] = {}
+    def peek(self, workflow_id: str) -> Peer | None:
+        """How one stands; None where there is none."""
 
-    async def add(self, message: Message) -> bool:
-        """Accept a message; False where its id was accepted before."""
-        async with self._driver.call("add"):
-            if message.ticket:
-                # It was here before, and has come back.
-                self.put_back(message)
-                return True
-            return self.put(message)
+    def find(self, workflow_type: str, tags: Mapping[str, str], limit: int) -> list[str]:
+        """As ``Peers.find``."""
 
-    def put(self, message: Message) -> bool:
-        """As ``add``, at once."""
-        if message.id in self.ids:
-            return False
-        self.ids.add(message.id)
-        self._tickets += 1
-        self.messages[self._tickets] = msgspec.structs.replace(message, ticket=self._tickets)
-        for waiter in self._waiters:
-            waiter.set()
-        return True
-
-    def put_back(self, message: Message) -> None:
-        """Put a message to its old place."""
-        self.messages[message.ticket] = message
-        self.messages = dict(sorted(self.messages.items()))
-        self._snapshot = list(self.messages.values())
-
-    def remove(self, message_id: str) -> None:
-        """Take a message out; no error where it is not there."""
-        for ticket, message in self.messages.items():
-            if message.id == message_id:
-                del self.messages[ticket]
-                break
-        self._snapshot = [message for message in self._snapshot if message.id != message_id]
-
-    @property
-    def has_moved(self) -> bool:
-        """Whether a message was accepted since the last refresh."""
-        return self._tickets != self.seen
-
-    async def refresh(self) -> None:
-        """Read the inbox anew."""
-        async with self._driver.call("refresh"):
-            self._snapshot = list(self.messages.values())
-            self.seen = self._tickets
-
-    async def receive(self, names: Sequence[str], count: int) -> list[Message]:
-        """The oldest messages of ``names`` as of the last refresh."""
-        async with self._driver.call("receive"):
-            wanted = (message for message in self._snapshot if not names or message.name in names)
-            return list(itertools.islice(wanted, count))
-
-    async def complete(self, message_id: str, response: bytes | None) -> None:
-        """Remove a message and keep the reply."""
-        async with self._driver.call("complete"):
-            self.answer(message_id, response)
-
-    def answer(self, message_id: str, response: bytes | None) -> None:
-        """As ``complete``, at once."""
-        self.remove(message_id)
-        if response is not None:
-            self.replies[message_id] = response
-
-    async def wait(self, names: Sequence[str], abort_signal: AbortSignal) -> None:
-        """Return when a message of ``names`` was accepted since the last refresh, or ``abort_signal`` is set."""
-        moved = asyncio.Event()
-        self._waiters.add(moved)
-        stop = asyncio.ensure_future(abort_signal.wait())
-        try:
-            while not stop.done() and not self._has_new(names):
-                moved.clear()
-                arrival = asyncio.ensure_future(moved.wait())
-                try:
-                    await asyncio.wait([arrival, stop], return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    arrival.cancel()
-        finally:
-            self._waiters.discard(moved)
-            stop.cancel()
-
-    def _has_new(self, names: Sequence[str]) -> bool:
-        return any(
-            ticket > self.seen and (not names or message.name in names) for ticket, message in self.messages.items()
-        )
+    def accept(self, commit: Commit) -> None:
+        """Take what a commit has for others, all of it, or raise and take nothing."""
 
 
-class _Call:
+class MemoryPeers:
+    """The ``Peers`` of a ``MemoryDriver``, whose calls are calls of that driver."""
+
+    def __init__(self, call: Callable[[str], AbstractAsyncContextManager[None]], neighbours: Neighbours) -> None:
+        self._call = call
+        self._neighbours = neighbours
+
+    async def peek(self, workflow_id: str) -> Peer | None:
+        """How a workflow stands; None where there is none."""
+        async with self._call("peek"):
+            return self._neighbours.peek(workflow_id)
+
+    async def find(self, workflow_type: str, tags: Mapping[str, str], limit: int) -> list[str]:
+        """Ids of workflows of a type that have not ended and have at least ``tags``, in the order of ids."""
+        async with self._call("find"):
+            return self._neighbours.find(workflow_type, tags, limit)
+
+
+class _Call(AbstractAsyncContextManager[None]):
     """One call of a ``MemoryDriver``: latency, and whatever the test wants to happen before and after it."""
 
     __slots__ = ("_driver", "_operation")
@@ -159,9 +91,11 @@ class MemoryDriver:
 
     Attributes:
         alarms: workflow id -> integer milliseconds.
+        awaited: ids of the workflows whose end it waits for, as of the last yield.
         commits: every commit that wrote something, in order.
         deaths: what the engine is told of runs that died; a test may set it, a commit resets it.
         latency_s: seconds that every call takes.
+        peers: the workflows beside it; None where it is alone.
         on_call: called with the operation's name and ``"before"`` or ``"after"``; what it raises, the call raises.
     """
 
@@ -176,7 +110,7 @@ class MemoryDriver:
         value_bytes_max: int = _VALUE_BYTES_MAX,
         latency_s: float = 0.0,
         on_call: CallHook | None = None,
-        post: Post | None = None,
+        neighbours: Neighbours | None = None,
     ) -> None:
         self.atomic_batch = atomic
         self.worker_poll_interval = worker_poll_interval
@@ -186,10 +120,12 @@ class MemoryDriver:
         self.started_at: int | None = None
         self.latency_s = latency_s
         self.on_call = on_call
-        self._post: Post = post or _nowhere
+        self._neighbours = neighbours
+        self.peers = None if neighbours is None else MemoryPeers(self.call, neighbours)
+        self.awaited: tuple[str, ...] = ()
         self.alarms: dict[str, int] = {}
         self.commits: list[Commit] = []
-        self.message_driver = MemoryInbox(self)
+        self.message_driver = MemoryInbox(self.call)
         self._pairs = SortedPairs()
         self._is_committing = False
 
@@ -210,6 +146,17 @@ class MemoryDriver:
         """The workflow's state, as stored."""
         stored = self._pairs.values.get(STATE_KEY)
         return WorkflowState.PENDING if stored is None else parse_state(stored)
+
+    def as_peer(self, workflow_id: str, workflow_type: str) -> Peer:
+        """The workflow as others see it."""
+        stored = self._pairs.values
+        return Peer(
+            workflow_id=workflow_id,
+            workflow_type=workflow_type,
+            state=self.state,
+            output=stored.get(OUTPUT_KEY),
+            error=stored.get(ERROR_KEY),
+        )
 
     @property
     def messages(self) -> list[Message]:
@@ -279,7 +226,9 @@ class MemoryDriver:
         """Apply ``commit`` whole.
 
         Raises:
-            InboxMovedError: it yields, and a message came since the last refresh.
+            InboxMovedError: it yields, and a message came since the last refresh, or an awaited workflow has ended.
+            WorkflowNotFoundError, WorkflowEndedError: an outgoing message has nobody to go to.
+            ChildRefusedError: a child cannot be started.
             CommitInFlightError: another commit is in flight.
         """
         if self._is_committing:
@@ -297,7 +246,7 @@ class MemoryDriver:
     def _apply(self, commit: Commit) -> None:
         if commit.yields and self.message_driver.has_moved:
             raise InboxMovedError("a message came since the inbox was read")
-        self._post([(one.workflow_id, one.message) for one in commit.outgoing if one.workflow_id is not None])
+        self._meet_others(commit)
         for start, end in commit.ranges:
             self._pairs.drop_between(start, end)
         for prefix in commit.prefixes:
@@ -314,6 +263,17 @@ class MemoryDriver:
             self.deaths = 0
         if commit.alarm is not None:
             self._move_alarm(commit.alarm)
+
+    def _meet_others(self, commit: Commit) -> None:
+        if self._neighbours is not None:
+            for workflow_id in commit.awaited:
+                if (peer := self._neighbours.peek(workflow_id)) is None or peer.state in ENDED:
+                    raise InboxMovedError(f"{workflow_id!r} has ended")
+            self._neighbours.accept(commit)
+        elif (target := next(filter(None, (one.workflow_id for one in commit.outgoing)), None)) is not None:
+            raise not_found(target)
+        if commit.yields:
+            self.awaited = commit.awaited
 
     def _move_messages(self, commit: Commit) -> None:
         inbox = self.message_driver
@@ -350,12 +310,6 @@ class MemoryDriver:
         await self.message_driver.wait(names, abort_signal)
 
 
-def _nowhere(posts: Sequence[tuple[str, Message]]) -> None:
-    """There are no other workflows."""
-    for workflow_id, _ in posts:
-        raise not_found(workflow_id)
-
-
 def not_found(workflow_id: str) -> WorkflowNotFoundError:
     """The error of a commit that sends to a workflow which is not there."""
     error = WorkflowNotFoundError(f"no workflow has the id {workflow_id!r}")
@@ -373,5 +327,6 @@ def _writes(commit: Commit) -> bool:
         or commit.replies
         or commit.returned
         or commit.outgoing
+        or commit.children
         or commit.published
     )

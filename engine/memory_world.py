@@ -1,23 +1,30 @@
-"""Several workflows in memory, which may send to each other, on one clock."""
+"""Several workflows in memory, which may start, await and send to each other, on one clock."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from engine.commit import Child
 from engine.entry import Message
-from engine.errors import WorkflowEndedError
+from engine.errors import ChildRefusedError, WorkflowEndedError
 from engine.handle import run_workflow
 from engine.jumping import while_jumping
+from engine.keys import INPUT_KEY
 from engine.lifecycle import ENDED, WorkflowState
 from engine.memory import MemoryDriver, not_found
+from engine.registry import REGISTRY, Workflow
 from engine.values import decode, encode
 from engine.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from engine.commit import Commit
+    from engine.driver import Peer
+    from engine.registry import Registry
     from engine.result import WorkflowResult
 
 
@@ -31,6 +38,14 @@ class Published(Struct, frozen=True, kw_only=True):
     sent_at: int
 
 
+class _Member(Struct, frozen=True, kw_only=True):
+    """A workflow of a world: its code, and what it was started with; ``given`` only where that is not stored yet."""
+
+    fn: Callable[..., Any]
+    given: Any = None
+    start: Child
+
+
 class MemoryWorld:
     """Workflows by id, each with a store of its own; ``drive`` runs all of them.
 
@@ -40,11 +55,21 @@ class MemoryWorld:
         results: how the latest run of each ended; an error where it failed.
     """
 
-    def __init__(self, clock: VirtualClock | None = None) -> None:
+    def __init__(
+        self,
+        clock: VirtualClock | None = None,
+        *,
+        workflows: Iterable[Workflow[Any]] = (),
+        registry: Registry = REGISTRY,
+    ) -> None:
+        """``workflows``, and besides them those of ``registry``, are what can be dispatched by type."""
         self.clock = clock or VirtualClock()
         self.drivers: dict[str, MemoryDriver] = {}
         self.results: dict[str, WorkflowResult[Any] | BaseException] = {}
-        self._workflows: dict[str, tuple[Callable[..., Any], Any]] = {}
+        self._known = {workflow.name: workflow for workflow in workflows}
+        self._registry = registry
+        self._members: dict[str, _Member] = {}
+        self._unique: dict[tuple[str, frozenset[tuple[str, str]]], str] = {}
         self._sent = 0
 
     @property
@@ -59,12 +84,29 @@ class MemoryWorld:
             for workflow_id, one in made
         ]
 
-    def start(self, workflow_id: str, fn: Callable[..., Any], input: Any = None) -> None:  # noqa: A002 - its name
-        """Start a workflow; ``drive`` runs it. One that is there already is left as it is."""
-        if workflow_id in self.drivers:
-            return
-        self.drivers[workflow_id] = MemoryDriver(clock=self.clock, post=self._post)
-        self._workflows[workflow_id] = fn, input
+    def start(
+        self,
+        workflow_id: str,
+        fn: Callable[..., Any],
+        input: Any = None,  # noqa: A002 - its name
+        *,
+        tags: Mapping[str, str] | None = None,
+        unique: bool = False,
+    ) -> str:
+        """Start a workflow; ``drive`` runs it. One that is there in its place already is left as it is; its id."""
+        start = Child(
+            workflow_id=workflow_id,
+            workflow_type=fn.name if isinstance(fn, Workflow) else fn.__name__,
+            workflow_input=encode(input),
+            tags=dict(tags or {}),
+            unique=unique,
+        )
+        try:
+            self._check(start)
+        except ChildRefusedError as refused:
+            return refused.existing or workflow_id
+        self._add(_Member(fn=fn, given=input, start=start), MemoryDriver(clock=self.clock, neighbours=self))
+        return workflow_id
 
     def send(self, workflow_id: str, name: str, body: Any = None) -> None:
         """Put a message into a workflow's inbox, as somebody outside does.
@@ -74,7 +116,8 @@ class MemoryWorld:
         """
         self._sent += 1
         sent = Message(id=f"sent-{self._sent}", name=name, body=encode(body), sent_at=self.clock.now())
-        self._post([(workflow_id, sent)])
+        self._check_posts([(workflow_id, sent)])
+        self._deliver([(workflow_id, sent)])
 
     def state(self, workflow_id: str) -> WorkflowState:
         """The workflow's state, as stored."""
@@ -95,8 +138,9 @@ class MemoryWorld:
 
     async def run(self, workflow_id: str) -> None:
         """Run one workflow once; how it ended is in ``results``."""
-        fn, given = self._workflows[workflow_id]
-        handle = run_workflow(workflow_id, fn, given, self.drivers[workflow_id], clock=self.clock)
+        member, driver = self._members[workflow_id], self.drivers[workflow_id]
+        driver.awaited = ()
+        handle = run_workflow(workflow_id, member.fn, member.given, driver, clock=self.clock)
         try:
             self.results[workflow_id] = await while_jumping(handle, self.clock)
         except Exception as error:  # noqa: BLE001 - whatever the workflow raises
@@ -108,14 +152,74 @@ class MemoryWorld:
             return False
         alarm = self._alarm_of(workflow_id)
         is_alarm_due = alarm is not None and alarm <= self.clock.now()
-        return workflow_id not in self.results or is_alarm_due or driver.message_driver.has_moved
+        is_news = driver.message_driver.has_moved or any(self.drivers[one].state in ENDED for one in driver.awaited)
+        return workflow_id not in self.results or is_alarm_due or is_news
 
     def _alarm_of(self, workflow_id: str) -> int | None:
         driver = self.drivers[workflow_id]
         return None if driver.state in ENDED else driver.alarms.get(workflow_id)
 
-    def _post(self, posts: Sequence[tuple[str, Message]]) -> None:
-        """Deliver all of them, or raise and deliver none."""
+    # --- what its drivers ask of it ---------------------------------------------------------------------------------
+
+    def peek(self, workflow_id: str) -> Peer | None:
+        """How a workflow stands; None where there is none."""
+        if workflow_id not in self.drivers:
+            return None
+        return self.drivers[workflow_id].as_peer(workflow_id, self._members[workflow_id].start.workflow_type)
+
+    def find(self, workflow_type: str, tags: Mapping[str, str], limit: int) -> list[str]:
+        """Ids of workflows of a type that have not ended and have at least ``tags``, in the order of ids."""
+        found = (
+            workflow_id
+            for workflow_id, member in self._members.items()
+            if member.start.workflow_type == workflow_type
+            and member.start.tags.items() >= tags.items()
+            and self.state(workflow_id) not in ENDED
+        )
+        return sorted(found)[:limit]
+
+    def accept(self, commit: Commit) -> None:
+        """Take what a commit has for others, all of it, or raise and take nothing.
+
+        Raises:
+            WorkflowNotFoundError, WorkflowEndedError: a message has nobody to go to.
+            ChildRefusedError: a child cannot be started.
+            UnknownTypeError: nobody knows how to run it; a test must name its workflow.
+        """
+        posts = [(one.workflow_id, one.message) for one in commit.outgoing if one.workflow_id is not None]
+        self._check_posts(posts)
+        for child in commit.children:
+            self._check(child)
+        members = [_Member(fn=self._code_of(child.workflow_type), start=child) for child in commit.children]
+        self._deliver(posts)
+        for member in members:
+            stored = [(INPUT_KEY.hex(), member.start.workflow_input.hex())]
+            self._add(member, MemoryDriver.load(stored, clock=self.clock, neighbours=self))
+
+    def _code_of(self, workflow_type: str) -> Workflow[Any]:
+        return self._known.get(workflow_type) or self._registry.get(workflow_type)
+
+    def _add(self, member: _Member, driver: MemoryDriver) -> None:
+        start = member.start
+        self.drivers[start.workflow_id] = driver
+        self._members[start.workflow_id] = member
+        if start.unique:
+            self._unique[_place_of(start)] = start.workflow_id
+
+    def _check(self, child: Child) -> None:
+        """Raise where ``child`` cannot be started."""
+        known = self._members.get(child.workflow_id)
+        if known is not None:
+            asked = child.workflow_type, child.workflow_input
+            is_same = (known.start.workflow_type, known.start.workflow_input) == asked
+            raise _refused(child, child.workflow_id if is_same else None)
+        holder = self._unique.get(_place_of(child)) if child.unique else None
+        if holder is None or self.state(holder) in (WorkflowState.COMPLETED, WorkflowState.CANCELLED):
+            return
+        if not (child.replace_failed and self.state(holder) is WorkflowState.FAILED):
+            raise _refused(child, holder)
+
+    def _check_posts(self, posts: Sequence[tuple[str, Message]]) -> None:
         for workflow_id, _ in posts:
             if workflow_id not in self.drivers:
                 raise not_found(workflow_id)
@@ -123,5 +227,19 @@ class MemoryWorld:
                 ended = WorkflowEndedError(f"the workflow {workflow_id!r} is {state}")
                 ended.workflow_id = workflow_id
                 raise ended
+
+    def _deliver(self, posts: Sequence[tuple[str, Message]]) -> None:
         for workflow_id, message in posts:
             self.drivers[workflow_id].message_driver.put(message)
+
+
+def _place_of(start: Child) -> tuple[str, frozenset[tuple[str, str]]]:
+    return start.workflow_type, frozenset(start.tags.items())
+
+
+def _refused(child: Child, existing: str | None) -> ChildRefusedError:
+    why = "is there already" if existing else "exists already with another type or input"
+    error = ChildRefusedError(f"a workflow {existing or child.workflow_id!r} {why}")
+    error.workflow_id = child.workflow_id
+    error.existing = existing
+    return error

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from engine.location import Location
     from engine.storage import Storage
 
-OF_NO_ORDER = ("send:", "signal:", "publish:")
+OF_NO_ORDER = ("send:", "signal:", "publish:", "dispatch:", "output:")
 """How the names begin that the engine gives by itself; they stand in scopes of both sorts."""
 
 MIXED = (

@@ -129,7 +129,7 @@ class Run:
             try:
                 return await self._run_once(turn)
             except InboxMovedError:
-                # A message came between load and yield: look again, from the top, before anyone goes to sleep.
+                # A message or an end came between load and yield: look again, from the top, before anyone sleeps.
                 await self.driver.message_driver.refresh()
                 storage.begin_run()
                 storage.state = WorkflowState.RUNNING
@@ -229,11 +229,12 @@ class Run:
     async def _yielded(self, turn: Turn, signal: Yield) -> WorkflowResult[Any]:
         waits = turn.unwound or signal
         self._storage.state = WorkflowState.SLEEPING
-        await self._finish(Alarm(waits.deadline, self.workflow_id), yields=True, names=waits.names)
+        await self._finish(Alarm(waits.deadline, self.workflow_id), waits)
         return WorkflowResult(
             state=WorkflowState.SLEEPING,
             sleep_until=waits.deadline,
             waiting_for_messages=None if waits.names is None else list(waits.names),
+            waiting_for_workflows=list(waits.awaited) or None,
         )
 
     async def _evicted(self, error: BaseException) -> WorkflowResult[Any]:
@@ -281,9 +282,12 @@ class Run:
         storage.set_error(values.encode_error(values.StoredError(name=type(error).__name__, message=str(error))))
         await self._finish(Alarm(None, self.workflow_id))
 
-    async def _finish(self, alarm: Alarm | None, *, yields: bool = False, names: tuple[str, ...] | None = None) -> None:
+    async def _finish(self, alarm: Alarm | None, waits: Yield | None = None) -> None:
         assert self._flusher is not None
-        await self._flusher.finish(alarm=alarm, yields=yields, names=names)
+        if waits is None:
+            await self._flusher.finish(alarm=alarm)
+        else:
+            await self._flusher.finish(alarm=alarm, yields=True, names=waits.names, awaited=waits.awaited)
         if alarm is not None:
             await self._set_alarm(alarm, is_committed=self._flusher.is_atomic)
 

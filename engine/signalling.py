@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from engine.errors import InvalidIdError
 from engine.operating import Operating
 from engine.ops import signal
+from engine.reaching import check_id, check_tags, type_name
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Mapping
+
+    from engine.registry import Workflow
 
 
 class Signalling(Operating):
@@ -17,10 +20,33 @@ class Signalling(Operating):
 
     __slots__ = ()
 
+    @overload
     def signal(
-        self, name: str, body: Any = None, *, to: str, missing: Literal["error", "ignore"] = "error"
+        self, name: str, body: Any = ..., *, to: str, missing: Literal["error", "ignore"] = ...
+    ) -> Coroutine[Any, Any, bool]: ...
+
+    @overload
+    def signal(
+        self,
+        name: str,
+        body: Any = ...,
+        *,
+        type: str | Workflow[Any],
+        tags: Mapping[str, str] | None = ...,
+        missing: Literal["error", "ignore"] = ...,
+    ) -> Coroutine[Any, Any, bool]: ...
+
+    def signal(
+        self,
+        name: str,
+        body: Any = None,
+        *,
+        to: str | None = None,
+        type: str | Workflow[Any] | None = None,  # noqa: A002 - its name everywhere
+        tags: Mapping[str, str] | None = None,
+        missing: Literal["error", "ignore"] = "error",
     ) -> Coroutine[Any, Any, bool]:
-        """Put the message ``name`` into the inbox of the workflow ``to``, exactly once; whether it was delivered.
+        """Put the message ``name`` into the inbox of another workflow, exactly once; whether it was delivered.
 
         It is recorded under its own name, as ``queue.send`` is, in the commit that delivers it.
 
@@ -28,15 +54,26 @@ class Signalling(Operating):
             name: the message's name.
             body: any storable value.
             to: the id of a workflow that has started and not ended; this one's is allowed.
+            type: instead of ``to``: the first, in the order of ids, of this type that has not ended.
+            tags: with ``type``: one that has at least these.
             missing: ``"ignore"``: answer False where there is no such workflow, or none any more.
 
         Raises:
-            WorkflowNotFoundError: no workflow has the id.
+            WorkflowNotFoundError: no workflow has the id, or none of the type and tags is there.
             WorkflowEndedError: the workflow is completed, failed or cancelled.
             DriverError: this store cannot send to other workflows.
         """
-        if not name or not to:
+        if not name or to == "":
             raise InvalidIdError("a signal needs the name of a message and the id of a workflow")
+        what = f"signal {name!r}"
+        if (to is None) == (type is None):
+            raise TypeError(f"{what} goes either to=<the id of a workflow> or to one of a type=, with tags= if need be")
+        if to is None:
+            target = signal.Target(workflow_type=type_name(what, type), tags=check_tags(what, tags))
+        elif tags is not None:
+            raise TypeError(f"{what}: an id needs no tags; tags= goes with type=")
+        else:
+            target = signal.Target(to=check_id(what, to))
         self._refuse_version(f"signal:{name}")
-        work = signal.run(self._scope, name, body, to, ignores_missing=missing == "ignore")
+        work = signal.run(self._scope, name, body, target, ignores_missing=missing == "ignore")
         return self._scope.operation(f"signal:{name}", work)

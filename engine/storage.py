@@ -13,16 +13,21 @@ from engine import kept, keys, message_record
 from engine.changes import Changes
 from engine.documents import EMPTY, Documents
 from engine.entry import MessageEntry
+from engine.errors import ChildRefusedError, WorkflowEndedError, WorkflowNotFoundError
 from engine.loaded import LoadedHistory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from engine.changes import Room
-    from engine.commit import Alarm, Commit, Outgoing, Publication, Reply
+    from engine.commit import Alarm, Child, Commit, Outgoing, Publication, Reply
     from engine.documents import Document
     from engine.entry import Entry, EntryMetadata, Message
     from engine.lifecycle import WorkflowState
+
+
+Refusal = WorkflowNotFoundError | WorkflowEndedError | ChildRefusedError
+"""What a driver raises where a message of a commit has nobody to go to, or a child cannot be started."""
 
 
 class Storage(LoadedHistory):
@@ -31,7 +36,7 @@ class Storage(LoadedHistory):
     Attributes:
         documents: the versions of the workflow's document, committed or not.
         is_partial: the last gathered commit had no room for everything; the next one carries more of it.
-        refusals: by message id, what to call where the message cannot be delivered.
+        refusals: by the entry that records a sending or a start, what to call where the driver refuses it.
         is_urgent: something changed that must be committed before anything else acts.
     """
 
@@ -156,6 +161,7 @@ class Storage(LoadedHistory):
             self._changes.merge(group, self._group)
         self._changes.metadata.pop(entry.id, None)
         self._changes.published.pop(entry.id, None)
+        self._changes.children.pop(entry.id, None)
         if self._metadata.pop(entry.id, None) is not None:
             self._changes.deletes[keys.metadata_key(entry.id)] = self._group
         return entry
@@ -209,11 +215,28 @@ class Storage(LoadedHistory):
         self._changes.published[publication.id] = (self._group, publication)
         self.is_urgent = True
 
-    def refuse(self, target: str, error: Exception) -> bool:
-        """Nothing can be sent to ``target``: forget what was to be, and tell whoever sends it; whether that was any."""
-        taken = self._changes.take_outgoing(target)
-        for outgoing in taken:
-            self.refusals[outgoing.message.id](error)
+    def start(self, entry_id: str, child: Child) -> None:
+        """Start a workflow with the next commit, which has the entry that records it."""
+        self._changes.children[entry_id] = (self._group, child)
+        self.is_urgent = True
+
+    def starting(self) -> Iterator[Child]:
+        """The workflows that are to be started and may not be there yet."""
+        for changes in (self._changes, self._in_flight):
+            if changes is not None:
+                yield from (child for _, child in changes.children.values())
+
+    def refuse(self, error: Refusal) -> bool:
+        """Forget what ``error`` says cannot be sent or started, and tell whoever recorded it; whether that was any."""
+        if isinstance(error, ChildRefusedError):
+            taken = self._changes.take_child(error.workflow_id)
+        else:
+            taken = [outgoing.message.id for outgoing in self._changes.take_outgoing(error.workflow_id)]
+        if not all(entry_id in self.refusals for entry_id in taken):
+            # Nobody can be told any more, or nobody expected it: what was recorded is wrong, and must not be stored.
+            return False
+        for entry_id in taken:
+            self.refusals[entry_id](error)
         return bool(taken)
 
     # --- fields -------------------------------------------------------------------------------------------------
@@ -251,6 +274,7 @@ class Storage(LoadedHistory):
         alarm: Alarm | None = None,
         yields: bool = False,
         names: tuple[str, ...] | None = None,
+        awaited: tuple[str, ...] = (),
     ) -> Commit:
         """Everything uncommitted as one commit. Follow it with ``settled`` or ``restore``, before the next one.
 
@@ -260,7 +284,7 @@ class Storage(LoadedHistory):
         changes = self._changes
         state = None if self.state is self._flushed_state else self.state
         puts = self._encode_puts(changes, state)
-        commit = changes.commit(puts, alarm=alarm, state=state, yields=yields, names=names)
+        commit = changes.commit(puts, alarm=alarm, state=state, yields=yields, names=names, awaited=awaited)
         self.is_partial = False
         if room is not None and not room.holds(commit):
             sizes = {key: self._size(key) for key in changes.entries}
@@ -315,5 +339,6 @@ class Storage(LoadedHistory):
         for entry_id in [entry_id for entry_id in self._changes.metadata if entry_id not in self._metadata]:
             del self._changes.metadata[entry_id]
             self._changes.published.pop(entry_id, None)
+            self._changes.children.pop(entry_id, None)
         self._in_flight = None
         self.is_urgent = True

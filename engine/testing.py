@@ -8,7 +8,8 @@ from engine.activities import ActivityContext
 from engine.handle import run_workflow
 from engine.jumping import while_jumping
 from engine.lifecycle import WorkflowState
-from engine.memory import MemoryDriver, MemoryInbox
+from engine.memory import MemoryDriver
+from engine.memory_inbox import MemoryInbox
 from engine.memory_world import MemoryWorld
 from engine.turn import AbortEvent
 from engine.virtual_clock import VirtualClock, VirtualTimer

@@ -1,9 +1,9 @@
 """One run of one workflow, as all its scopes share it: the storage, the ports, who works, who waits, what stops it.
 
-A task of the run either *works* or *waits*. A wait is data - a ``Yield`` that says until when or for which messages -
-parked here with a future. When the last working task parks, the run is idle: in yield mode every wait is then raised
-where it stands, so that the workflow unwinds and the run ends; in live mode, and for sleeps too short to be worth a
-yield, the waits stay in memory until their time or their message comes.
+A task of the run either *works* or *waits*. A wait is data - a ``Yield`` that says until when, for which messages or
+for which workflows - parked here with a future. When the last working task parks, the run is idle: in yield mode every
+wait is then raised where it stands, so that the workflow unwinds and the run ends; in live mode, and for sleeps too
+short to be worth a yield, the waits stay in memory until their time comes, their message, or their workflow's end.
 
 Deciding is synchronous, so nothing can slip between a decision and its effect; the one thing that is awaited here is
 the driver.
@@ -18,11 +18,12 @@ from weakref import WeakKeyDictionary
 
 from engine import limits
 from engine.abandoning import held
-from engine.errors import EvictedError, FencedError, MessageWaitError, SleepError, StalledError
+from engine.errors import EvictedError, FencedError, StalledError
 from engine.flushing import Flusher
+from engine.waits import Wait, merge
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable
 
     from engine.driver import Clock, EngineDriver, Timer
     from engine.errors import Yield
@@ -60,23 +61,6 @@ class AbortEvent:
     async def wait(self) -> None:
         """Return once it is set."""
         await self._event.wait()
-
-
-class Wait:
-    """One parked task: what it waits for, and the future that ends the wait."""
-
-    __slots__ = ("future", "is_resumed", "is_short", "signal")
-
-    def __init__(self, signal: Yield, *, is_short: bool) -> None:
-        self.signal = signal
-        self.is_short = is_short
-        self.is_resumed = False
-        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def forget(self) -> None:
-        """Nobody looks at the future any more; what it holds is no error that went unseen."""
-        if self.future.done() and not self.future.cancelled():
-            self.future.exception()
 
 
 class Turn:
@@ -297,6 +281,12 @@ class Turn:
             if wait.signal.names is not None:
                 self._resume(wait)
 
+    def resume_workflow_waits(self) -> None:
+        """End every wait for other workflows, so that each looks again."""
+        for wait in list(self._waits):
+            if wait.signal.awaited:
+                self._resume(wait)
+
     def resume_all(self) -> None:
         """End every wait, so that each looks again."""
         for wait in list(self._waits):
@@ -375,21 +365,3 @@ class Turn:
             task.cancel()
             with suppress(BaseException):
                 await task
-
-
-def merge(signals: Iterable[Yield]) -> Yield | None:
-    """Several yields as one: the earliest deadline, and the union of the names; ``()``, any name, swallows the rest."""
-    deadlines: list[int] = []
-    names: dict[str, None] = {}
-    has_names = is_any = False
-    for signal in signals:
-        if signal.deadline is not None:
-            deadlines.append(signal.deadline)
-        if signal.names is not None:
-            has_names = True
-            is_any = is_any or not signal.names
-            names.update(dict.fromkeys(signal.names))
-    wanted = () if is_any else tuple(names)
-    if deadlines:
-        return SleepError(min(deadlines), wanted if has_names else None)
-    return MessageWaitError(wanted) if has_names else None

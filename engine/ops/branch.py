@@ -21,7 +21,7 @@ from engine.errors import (
     Yield,
 )
 from engine.scope import Scope
-from engine.turn import merge
+from engine.waits import merge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

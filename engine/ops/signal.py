@@ -1,107 +1,95 @@
-"""A signal: a message to another workflow, which rides in the commit that records it."""
+"""A signal: a message to another workflow, which rides in the commit that records it.
+
+Whether it is delivered is the operation's answer, and only the commit can tell: so that commit is not put off until the
+next operation, as that of a step's result is. It carries all that was recorded before it, and costs what a step costs.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from engine import values
+from msgspec import Struct
+
+from engine import limits, values
 from engine.commit import Outgoing
-from engine.entry import EntryMetadata, EntryStatus, Message, StepEntry
-from engine.errors import DriverError, WorkflowEndedError, WorkflowNotFoundError
-from engine.hooks import error_text, parse_error
+from engine.entry import Message, StepEntry
+from engine.errors import WorkflowNotFoundError
+from engine.ops.sending import Sending, check_atomic, peers_of, replayed, started
 
 if TYPE_CHECKING:
-    from engine.entry import Entry
     from engine.scope import Scope
 
-Refusal = WorkflowNotFoundError | WorkflowEndedError
 
-_REFUSALS: dict[str, type[Refusal]] = {kind.__name__: kind for kind in (WorkflowNotFoundError, WorkflowEndedError)}
+class Target(Struct, frozen=True, kw_only=True):
+    """To whom: the workflow ``to``, or else the first of ``workflow_type`` that has not ended and has ``tags``."""
+
+    to: str | None = None
+    workflow_type: str = ""
+    tags: Mapping[str, str] = {}
 
 
-async def run(scope: Scope, name: str, body: Any, to: str, *, ignores_missing: bool) -> bool:
-    """Send ``body`` to the workflow ``to``, once; whether it was delivered. Recorded as a step ``signal:<name>``.
+async def run(scope: Scope, name: str, body: Any, target: Target, *, ignores_missing: bool) -> bool:
+    """Send ``body`` to ``target``, once; whether it was delivered. Recorded as a step ``signal:<name>``.
 
     Raises:
         WorkflowNotFoundError, WorkflowEndedError: it was not, now or in an earlier run.
     """
-    turn = scope.turn
     part = scope.next_name(f"signal:{name}")
     _, entry = scope.open(part, StepEntry)
-    if entry is not None and (delivered := _recorded(scope, entry)) is not None:
-        return delivered
-    if not turn.flusher.is_atomic:
-        raise turn.fail(DriverError(f"signal {name!r}: a store whose commits are not atomic cannot send to others"))
+    if entry is not None and (delivered := replayed(scope, entry)) is not None:
+        return bool(values.decode(delivered))
+    check_atomic(scope, f"signal {name!r}")
     data = values.encode(body)
     scope.check_size(data, f"the message {name!r}")
     scope.act()
-    sending = _Sending(scope, part, entry, ignores_missing=ignores_missing)
+
+    def missing(sending: Sending, refusal: Exception) -> None:
+        if ignores_missing:
+            sending.done(values.encode(False))  # noqa: FBT003 - the value that is recorded
+        else:
+            sending.failed(refusal)
+
+    if target.to is not None:
+        sending = Sending(scope, part, entry, missing)
+        await _send(scope, sending, name, data, target.to)
+    elif not await _send_to_first(scope, sending := Sending(scope, part, entry, Sending.postponed), name, data, target):
+        missing(sending, _not_found(target))
+        await scope.turn.recorded()
+    if sending.refusal is not None:
+        raise sending.refusal
+    return bool(values.decode(sending.output))
+
+
+async def _send(scope: Scope, sending: Sending, name: str, data: bytes, to: str) -> None:
+    turn = scope.turn
     target = None if to == turn.workflow_id else to
+    await started(scope, to)
+    sending.done(values.encode(True))  # noqa: FBT003 - the value that is recorded
     message = Message(id=sending.entry.id, name=name, body=data, sent_at=turn.clock.now())
-    turn.storage.refusals[message.id] = sending.refused
     turn.storage.send(Outgoing(workflow_id=target, message=message))
-    # Others of this run may signal at the same moment: a commit may be divided between them, not within one.
-    turn.storage.close_group()
-    # Whether it can be delivered shows when it is committed. What was recorded before it goes with the same commit.
-    try:
-        await turn.flush()
-    finally:
-        turn.storage.refusals.pop(message.id, None)
+    await sending.commit()
     if target is None:
         await turn.look_again()
-    if sending.refusal is not None and not ignores_missing:
-        raise sending.refusal
-    return sending.refusal is None
 
 
-class _Sending:
-    """One signal under way: recorded as delivered, and recorded anew where the driver refuses to deliver it."""
-
-    __slots__ = ("_ignores_missing", "_key", "_scope", "entry", "refusal")
-
-    def __init__(self, scope: Scope, part: str, entry: Entry | None, *, ignores_missing: bool) -> None:
-        self._scope = scope
-        self._key = scope.key_of(part)
-        self._ignores_missing = ignores_missing
-        self.refusal: Exception | None = None
-        delivered = StepEntry(output=values.encode(True))  # noqa: FBT003 - the value that is recorded
-        self.entry = scope.record(part, delivered) if entry is None else scope.rewrite(self._key, entry, delivered)
-        self._put_metadata(EntryStatus.COMPLETED, None)
-
-    def refused(self, refusal: Exception) -> None:
-        """The driver does not deliver it, and has written nothing: what is recorded must say so."""
-        self.refusal = refusal
-        if self._scope.turn.storage.find(self._key) is None:
-            return
-        if self._ignores_missing:
-            self._scope.rewrite(self._key, self.entry, StepEntry(output=values.encode(False)))  # noqa: FBT003
-            return
-        text = error_text(refusal)
-        self._scope.rewrite(self._key, self.entry, StepEntry(error=text))
-        self._put_metadata(EntryStatus.EXHAUSTED, text)
-
-    def _put_metadata(self, status: EntryStatus, error: str | None) -> None:
-        now = self._scope.turn.clock.now()
-        completed_at = now if error is None else None
-        self._scope.turn.storage.put_metadata(
-            self.entry.id,
-            EntryMetadata(
-                status=status, error=error, attempts=1, last_attempt_at=now, created_at=now, completed_at=completed_at
-            ),
-        )
-        if completed_at is not None:
-            self._scope.finished(completed_at)
+async def _send_to_first(scope: Scope, sending: Sending, name: str, data: bytes, target: Target) -> bool:
+    """Send to the first that ``target`` means, and to the next where that has ended meanwhile; whether to any."""
+    turn = scope.turn
+    peers = peers_of(scope, f"signal {name!r}")
+    await started(scope)
+    for _ in range(limits.SIGNAL_SEARCHES_MAX):
+        found = await turn.reach(peers.find(target.workflow_type, target.tags, 1))
+        if not found:
+            break
+        await _send(scope, sending, name, data, found[0])
+        if sending.refusal is None:
+            return True
+    return False
 
 
-def _recorded(scope: Scope, entry: Entry) -> bool | None:
-    """Whether history says that it was delivered; None where it is to be sent again."""
-    assert isinstance(entry.kind, StepEntry)
-    metadata = scope.turn.storage.find_metadata(entry.id)
-    if metadata is not None and metadata.status is EntryStatus.EXHAUSTED:
-        recorded = parse_error(metadata.error or "")
-        raise _REFUSALS.get(recorded.name, WorkflowNotFoundError)(recorded.message)
-    if entry.kind.output is None:
-        return None
-    if metadata is not None and metadata.completed_at is not None:
-        scope.finished(metadata.completed_at)
-    return bool(values.decode(entry.kind.output))
+def _not_found(target: Target) -> WorkflowNotFoundError:
+    tags = ", ".join(f"{name}={value}" for name, value in target.tags.items())
+    return WorkflowNotFoundError(
+        f"no workflow of type {target.workflow_type!r} {f'with {tags} ' if tags else ''}is there that has not ended"
+    )

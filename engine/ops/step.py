@@ -19,6 +19,7 @@ from engine.errors import (
 )
 from engine.hooks import error_text, parse_error
 from engine.ops.attempt import Attempt, claimed, jitter, report, returns
+from engine.ops.failures import critical_class, made_again
 from engine.ops.rollback import Undo
 
 if TYPE_CHECKING:
@@ -94,35 +95,15 @@ def recorded_failure(name: str, metadata: EntryMetadata, policy: RetryPolicy) ->
     """The error of a step that history says is exhausted: the same kind, name and message as when it happened."""
     text = metadata.error or ""
     recorded = parse_error(text)
-    known = _known(recorded.name)
-    is_timeout = known is not None and issubclass(known, StepTimeoutError)
-    if retry.is_exhausted(policy, metadata.attempts) and (known is None or (is_timeout and policy.retry_on_timeout)):
+    found = critical_class(recorded.name)
+    is_timeout = found is not None and issubclass(found, StepTimeoutError)
+    if retry.is_exhausted(policy, metadata.attempts) and (found is None or (is_timeout and policy.retry_on_timeout)):
         error: StepError | RollbackError = StepExhaustedError(name, text or None)
     else:
         # Attempts were left, so it was critical, a timeout or a rollback; the class is found again by its name.
-        kind = known or CriticalError
-        error = _made_again(kind, recorded.message if kind.__name__ == recorded.name else text)
+        kind = found or CriticalError
+        error = made_again(kind, recorded.message if kind.__name__ == recorded.name else text)
     return claimed(error, name, metadata.attempts)
-
-
-def _made_again(kind: type[CriticalError | RollbackError], message: str) -> CriticalError | RollbackError:
-    try:
-        error = kind.__new__(kind)
-        Exception.__init__(error, message)
-    except Exception:  # noqa: BLE001 - an author's class may ask for arguments that history does not have
-        base = RollbackError if issubclass(kind, RollbackError) else CriticalError
-        return base(f"{kind.__name__}: {message}")
-    return error
-
-
-def _known(name: str) -> type[CriticalError | RollbackError] | None:
-    waiting: list[type[CriticalError | RollbackError]] = [CriticalError, RollbackError]
-    while waiting:
-        kind = waiting.pop()
-        if kind.__name__ == name:
-            return kind
-        waiting.extend(kind.__subclasses__())
-    return None
 
 
 # --- act -------------------------------------------------------------------------------------------------------------

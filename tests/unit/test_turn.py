@@ -21,7 +21,8 @@ from engine.hooks import Hooks
 from engine.ids import Ids
 from engine.storage import Storage
 from engine.testing import MemoryDriver, VirtualClock
-from engine.turn import AbortEvent, Turn, merge
+from engine.turn import AbortEvent, Turn
+from engine.waits import merge
 
 CLOCK_MS = 1_000_000
 

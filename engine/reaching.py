@@ -1,0 +1,65 @@
+"""How authors name other workflows: by id, by type, by tags; checked before anything is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from engine import limits
+from engine.errors import InvalidIdError
+from engine.registry import Workflow
+
+
+def type_name(what: str, workflow: object) -> str:
+    """The type that ``workflow``, a ``Workflow`` or a type's name, stands for; ``what`` says what was called.
+
+    Raises:
+        TypeError: it is neither.
+        InvalidIdError: no workflow can have this type.
+    """
+    if isinstance(workflow, Workflow):
+        name: str = workflow.name
+    elif isinstance(workflow, str):
+        name = workflow
+    else:
+        hint = f"; register {workflow.__name__!r} with @workflow" if hasattr(workflow, "__name__") else ""
+        raise TypeError(f"{what} takes what @workflow has made, or the name of a type, not {workflow!r}{hint}")
+    if not name or "/" in name or not name.isprintable() or _size(name) > limits.WORKFLOW_ID_BYTES_MAX:
+        most = limits.WORKFLOW_ID_BYTES_MAX
+        raise InvalidIdError(f"{name!r} is no workflow type: printable text without '/', of 1 to {most} bytes, is one")
+    return name
+
+
+def check_id(what: str, workflow_id: object) -> str:
+    """``workflow_id``, where it can be the id of a workflow.
+
+    Raises:
+        TypeError: it is no text.
+        InvalidIdError: it is empty or too long.
+    """
+    if not isinstance(workflow_id, str):
+        raise TypeError(f"{what} takes the id of a workflow, a str, not {workflow_id!r}")
+    if not 1 <= _size(workflow_id) <= limits.WORKFLOW_ID_BYTES_MAX:
+        most = limits.WORKFLOW_ID_BYTES_MAX
+        raise InvalidIdError(f"{what}: the id of a workflow has 1 to {most} bytes of UTF-8, {workflow_id!r} has not")
+    return str(workflow_id)
+
+
+def check_tags(what: str, tags: Any) -> dict[str, str]:
+    """``tags`` as a dict, where they are texts by name; empty where they are None.
+
+    Raises:
+        TypeError: they are not.
+    """
+    if tags is None:
+        return {}
+    if not isinstance(tags, Mapping):
+        raise TypeError(f"{what}: tags are a mapping of texts by name, not {tags!r}")
+    for name, value in tags.items():
+        if not isinstance(name, str) or not name or not isinstance(value, str):
+            raise TypeError(f"{what}: a tag is a text under a name, not {name!r}: {value!r}; write numbers as texts")
+    return dict(tags)
+
+
+def _size(name: str) -> int:
+    return len(name.encode("utf-8", "surrogatepass"))
