@@ -10,6 +10,7 @@ import pytest
 
 from infra.local_stack import FUNCTIONS, LocalStack
 from infra.ministack import wait
+from tests.conftest import APPLICATION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +35,7 @@ POLL_S = 0.5
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[LocalStack]:
-    with LocalStack.start(is_iam_enforced=True, parameters={"LeaseSeconds": "5"}) as started:
+    with LocalStack.start(application=APPLICATION, is_iam_enforced=True, parameters={"LeaseSeconds": "5"}) as started:
         yield started
 
 
@@ -75,6 +76,17 @@ def test_orders_run_to_their_ends_under_the_templates_policies(stack: LocalStack
     assert not call(stack, "DELETE", "/workflows/given-up")["is_gone"]
     call(stack, "POST", "/workflows/by-http/replay", {})
     call(stack, "POST", "/workflows/by-http/wake")
+
+
+def test_a_worker_may_publish_and_the_bus_may_send(stack: LocalStack) -> None:
+    bus = stack.outputs["BusName"]
+    call(stack, "POST", "/workflows/telling", {"id": "telling", "input": {}})
+    detail = json.dumps({"workflow_id": "telling", "name": "word", "body": "end"})
+    event = {"EventBusName": bus, "Source": "shop", "DetailType": "torpor.message", "Detail": detail}
+    assert stack.client("events").put_events(Entries=[event])["FailedEntryCount"] == 0
+    assert ending(stack, "telling")["output"] == 1
+    assert [one["body"] for one in call(stack, "GET", "/messages/word")["messages"]] == [{"word": "end"}]
+    assert not [line for line in stack.logs("worker") if "publications lost" in line]
 
 
 def test_worker_and_api_may_purge(stack: LocalStack) -> None:
