@@ -7,10 +7,10 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from engine.errors import InvalidScheduleError
+from engine.errors import CorruptHistoryError, InvalidScheduleError
 from engine.schedules import limits
 from engine.schedules.timing import INTERVAL_MAX_S, At, Cron, Every
-from engine.values import encode
+from engine.values import decode, encode
 
 
 class Overlap(StrEnum):
@@ -53,6 +53,10 @@ class Spec(Struct, frozen=True, kw_only=True):
                 f"the input of a schedule's runs has {len(self.input)} bytes; {limits.INPUT_BYTES_MAX} is the most: "
                 "keep it in a store of your own, and give its key"
             )
+        try:
+            decode(self.input)
+        except CorruptHistoryError as error:
+            raise InvalidScheduleError(f"the input of a schedule's runs is no CBOR: {error}") from error
         if not 0 <= self.catch_up_s <= INTERVAL_MAX_S:
             raise InvalidScheduleError(f"catch_up is {self.catch_up_s} s; give 0 to {INTERVAL_MAX_S}")
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from engine.durations import to_datetime
-from engine.errors import AuthorError, OperatorError
+from engine.errors import CallerError, CriticalError, RollbackError
 from engine.ops.loop import Break, Continue
 from engine.registry import Registry, workflow
 from engine.schedules import limits
@@ -124,9 +124,8 @@ async def _hear(ctx: Context, timeout: float | None = None) -> Woken:
 async def _see_end(ctx: Context, run_id: str) -> None:
     try:
         await ctx.output(run_id)
-    except (AuthorError, OperatorError):
-        raise
-    except Exception as error:  # noqa: BLE001 - that it failed, or is gone, is an end too
+    except (CallerError, CriticalError, RollbackError) as error:
+        # That it failed, or is gone, is an end too.
         ctx.log.info("a run has failed", extra={"run_id": run_id, "error": type(error).__name__})
 
 
@@ -141,9 +140,8 @@ async def _start(ctx: Context, state: Schedule, start: Start, now_ms: int) -> Sc
     occurrence = Occurrence(at_ms=start.at_ms, decided_ms=now_ms, fate=Fate.STARTED, run_id=start.run_id)
     try:
         await ctx.dispatch(spec.type, decode(spec.input), id=start.run_id, tags=tags)
-    except (AuthorError, OperatorError):
-        raise
-    except Exception as error:  # noqa: BLE001 - nothing that is wrong with one run may end the schedule
+    except (CallerError, CriticalError, TypeError, ValueError) as error:
+        # Nothing that is wrong with one run may end the schedule.
         reason = f"{type(error).__name__}: {error}"[: limits.NOTE_CHARACTERS_MAX]
         state = replace(state, running=[each for each in state.running if each != start.run_id], problem=reason)
         occurrence = replace(occurrence, fate=Fate.FAILED, run_id=None, reason=reason)

@@ -1,0 +1,350 @@
+"""The schedule as a workflow: one run for each occurrence, whatever happens."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from engine import values
+from engine.errors import StoreUnavailableError
+from engine.lifecycle import WorkflowState
+from engine.schedules import limits
+from engine.schedules.identity import instant_text, run_id, schedule_id, scheduled_at
+from engine.schedules.record import Fate, Overlap, Spec
+from engine.schedules.timing import At, Cron, Every, upcoming
+from tests.unit.schedules.world import FAILING, REPORT, ScheduleWorld, ms
+
+if TYPE_CHECKING:
+    from engine.schedules.timing import Timing
+
+BERLIN = Cron(expression="30 2 * * *", zone="Europe/Berlin")
+MINUTELY = Cron(expression="* * * * *")
+
+
+def spec(timing: Timing, **more: Any) -> Spec:
+    return Spec(timing=timing, type=REPORT, **more)
+
+
+def expected(timing: Timing, start: str, end: str) -> list[str]:
+    return [instant_text(at) for at in upcoming(timing, ms(start), ms(end))]
+
+
+# --- occurring ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_year_of_nights_has_one_run_each_across_the_changes_of_the_clock() -> None:
+    world = ScheduleWorld("2026-01-01T00:00:00Z")
+    world.create(spec(BERLIN))
+    await world.until("2027-01-01T00:00:00Z")
+    assert world.runs == expected(BERLIN, "2026-01-01T00:00:00Z", "2027-01-01T00:00:00Z")
+    assert len(world.runs) == 365
+    assert [at - ms(run) for run, at in ((each.removeprefix("daily/"), at) for each, at in world.started)] == [0] * 365
+    assert world.status.counts.started == 365
+    # However long it lives, its history stays short.
+    assert len(world.world.drivers[schedule_id("daily")].dump()) < 100
+
+
+async def test_an_interval_is_aligned_to_the_beginning_of_its_schedule() -> None:
+    world = ScheduleWorld("2026-01-01T00:00:07.250Z")
+    world.create(spec(Every(interval_s=900)))
+    await world.until("2026-01-01T00:40:00Z")
+    assert world.runs == ["2026-01-01T00:15:07Z", "2026-01-01T00:30:07Z"]
+
+
+async def test_a_single_time_occurs_and_the_schedule_ends() -> None:
+    world = ScheduleWorld("2026-01-01T00:00:00Z")
+    world.create(spec(At(at_ms=ms("2028-02-29T12:00:00Z"))))
+    await world.until("2030-01-01T00:00:00Z")
+    assert world.runs == ["2028-02-29T12:00:00Z"]
+    assert world.is_over
+    assert world.status.counts.started == 1
+    assert world.status.recent[0].run_id == "daily/2028-02-29T12:00:00Z"
+
+
+async def test_a_single_time_that_passed_before_the_schedule_ran_is_made_up_for() -> None:
+    world = ScheduleWorld("2026-01-05T00:00:00Z")
+    world.create(spec(At(at_ms=ms("2026-01-01T00:00:00Z"))))
+    await world.until("2026-01-05T00:00:01Z")
+    assert world.runs == ["2026-01-01T00:00:00Z"]
+
+
+async def test_a_run_knows_its_occurrence() -> None:
+    world = ScheduleWorld("2026-01-01T00:00:00Z")
+    world.create(spec(BERLIN, input=values.encode({"to": "Ada"}), tags={"team": "sales"}))
+    await world.until("2026-01-02T00:00:00Z")
+    [(workflow_id, _)] = world.started
+    assert world.inputs == [{"to": "Ada"}]
+    moment = scheduled_at(workflow_id)
+    assert moment is not None
+    assert moment.isoformat() == "2026-01-01T01:30:00+00:00"
+    found = world.world.find(REPORT, {"schedule": "daily", "scheduled_at": "2026-01-01T01:30:00Z", "team": "sales"}, 5)
+    assert found == []  # it has ended
+    assert world.world.peek(workflow_id) is not None
+
+
+@pytest.mark.parametrize(
+    "workflow_id", ["daily", "daily/", "daily/x", "a/b/2026-01-01T00:00:00Z", "-x/2026-01-01T00:00:00Z"]
+)
+def test_other_workflows_are_no_occurrences(workflow_id: str) -> None:
+    assert scheduled_at(workflow_id) is None
+
+
+# --- crashes ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_crash_at_any_call_neither_loses_nor_doubles_an_occurrence() -> None:
+    start, end = "2026-10-24T12:00:00Z", "2026-10-26T12:00:00Z"
+    calls = 0
+    crash_at = 0
+
+    def crash(_operation: str, _phase: str) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == crash_at:
+            raise StoreUnavailableError("the process died")
+
+    async def play() -> ScheduleWorld:
+        nonlocal calls
+        calls = 0
+        world = ScheduleWorld(start, work_s=600)
+        world.on_call = crash
+        world.create(spec(BERLIN))
+        await world.until(end)
+        return world
+
+    await play()
+    total, wanted = calls, expected(BERLIN, start, end)
+    assert total > 50
+    for crash_at in range(1, total + 1):
+        world = await play()
+        # The step that tells of a run may be done again by a crash; the run itself is one workflow.
+        assert sorted(set(world.runs)) == wanted, crash_at
+        assert {each for each in world.world.drivers if each != schedule_id("daily")} == {
+            f"daily/{at}" for at in wanted
+        }
+        assert world.status.counts.started == len(wanted), crash_at
+
+
+# --- overlaps -----------------------------------------------------------------------------------------------------
+
+
+async def test_skip_leaves_out_what_comes_while_a_run_is_under_way() -> None:
+    world = ScheduleWorld("2026-01-01T00:00:00Z", work_s=150)
+    world.create(spec(MINUTELY))
+    await world.until("2026-01-01T00:08:30Z")
+    assert world.runs == [f"2026-01-01T00:0{minute}:00Z" for minute in (1, 4, 7)]
+    assert world.status.counts.skipped == 5
+    skipped = [each for each in world.status.recent if each.fate is Fate.SKIPPED]
+    assert skipped[-1].reason == "daily/2026-01-01T00:07:00Z is under way"
+
+
+async def test_queue_begins_each_when_the_one_before_has_ended() -> None:
+    world = ScheduleWorld("2026-01-01T00:00:00Z", work_s=150)
+    world.create(spec(MINUTELY, overlap=Overlap.QUEUE))
+    await world.until("2026-01-01T00:08:00Z")
+    assert world.started == [
+        ("daily/2026-01-01T00:01:00Z", ms("2026-01-01T00:01:00Z")),
+        ("daily/2026-01-01T00:02:00Z", ms("2026-01-01T00:03:30Z")),
+        ("daily/2026-01-01T00:03:00Z", ms("2026-01-01T00:06:00Z")),
+    ]
+    assert [instant_text(at) for at in world.status.waiting] == [
+        f"2026-01-01T00:0{each}:00Z" for each in (4, 5, 6, 7, 8)
+    ]
+    assert world.status.running == ["daily/2026-01-01T00:03:00Z"]
+
+
+async def test_the_queue_is_bounded() -> None:
+    world = ScheduleWorld("2026-01-01T00:00:00Z", work_s=86400)
+    world.create(spec(MINUTELY, overlap=Overlap.QUEUE))
+    await world.until("2026-01-01T02:00:30Z")
+    assert len(world.status.waiting) == limits.WAITING_MAX
+    assert world.status.counts.skipped == 120 - 1 - limits.WAITING_MAX
+    assert world.status.recent[-1].reason == "100 occurrences wait already"
+
+
+async def test_allow_begins_each_at_its_time() -> None:
+    world = ScheduleWorld("2026-01-01T00:00:00Z", work_s=150)
+    world.create(spec(MINUTELY, overlap=Overlap.ALLOW))
+    await world.until("2026-01-01T00:05:00Z")
+    assert [at - ms(each.removeprefix("daily/")) for each, at in world.started] == [0] * 5
+    assert world.status.running == []
+
+
+async def test_a_run_that_fails_is_over() -> None:
+    world = ScheduleWorld("2026-01-01T00:00:00Z", work_s=30)
+    world.create(Spec(timing=MINUTELY, type=FAILING))
+    await world.until("2026-01-01T00:03:00Z")
+    assert len(world.runs) == 3
+    assert world.status.counts.skipped == 0
+
+
+# --- late ---------------------------------------------------------------------------------------------------------
+
+
+async def outage(world: ScheduleWorld, until: str) -> None:
+    """Nobody runs anything until then."""
+    world.clock.advance_to(ms(until))
+
+
+async def test_after_an_outage_what_was_missed_is_made_up_for() -> None:
+    world = ScheduleWorld("2026-01-01T00:00:00Z")
+    world.create(spec(Every(interval_s=3600), overlap=Overlap.ALLOW))
+    await world.until("2026-01-01T01:30:00Z")
+    await outage(world, "2026-01-01T05:10:00Z")
+    await world.until("2026-01-01T06:00:00Z")
+    assert world.runs == [f"2026-01-01T0{hour}:00:00Z" for hour in range(1, 7)]
+    assert Counter(at for _, at in world.started)[ms("2026-01-01T05:10:00Z")] == 4
+
+
+async def test_of_what_was_missed_the_first_runs_where_runs_do_not_overlap() -> None:
+    world = ScheduleWorld("2026-01-01T00:00:00Z")
+    world.create(spec(Every(interval_s=3600)))
+    await world.until("2026-01-01T00:30:00Z")
+    await outage(world, "2026-01-01T03:10:00Z")
+    await world.until("2026-01-01T04:00:00Z")
+    assert world.runs == ["2026-01-01T01:00:00Z", "2026-01-01T04:00:00Z"]
+    assert world.status.counts.skipped == 2
+
+
+async def test_what_was_missed_by_more_than_is_made_up_for_is_counted() -> None:
+    world = ScheduleWorld("2026-01-01T00:00:00Z")
+    world.create(spec(Every(interval_s=3600), catch_up_s=3600, overlap=Overlap.ALLOW))
+    await world.until("2026-01-01T01:30:00Z")
+    await outage(world, "2026-01-01T05:00:00Z")
+    await world.until("2026-01-01T05:30:00Z")
+    assert world.runs == [f"2026-01-01T0{hour}:00:00Z" for hour in (1, 4, 5)]
+    assert world.status.counts.missed == 2
+    missed = [each for each in world.status.recent if each.fate is Fate.MISSED]
+    assert [each.reason for each in missed] == ["2 from here on were more than 3600 s late"]
+
+
+async def test_a_year_of_missed_minutes_is_passed_over_at_once() -> None:
+    world = ScheduleWorld("2026-01-01T00:00:00Z")
+    world.create(spec(MINUTELY, catch_up_s=0))
+    await world.until("2026-01-01T00:01:00Z")
+    await outage(world, "2027-01-01T00:00:00Z")
+    await world.until("2027-01-01T00:01:00Z")
+    assert world.runs == ["2026-01-01T00:01:00Z", "2027-01-01T00:00:00Z", "2027-01-01T00:01:00Z"]
+    assert world.status.counts.missed == limits.MISSED_COUNTED_MAX
+
+
+# --- what it is told ----------------------------------------------------------------------------------------------
+
+
+async def test_a_paused_schedule_does_not_occur_and_a_resumed_one_does_from_then_on() -> None:
+    world = ScheduleWorld("2026-01-01T00:00:00Z")
+    world.create(spec(MINUTELY))
+    await world.until("2026-01-01T00:01:30Z")
+    world.tell("pause", {"note": "the printer is away"})
+    await world.until("2026-01-01T00:05:30Z")
+    assert world.status.is_paused
+    assert world.status.note == "the printer is away"
+    world.tell("resume")
+    await world.until("2026-01-01T00:07:00Z")
+    assert world.runs == [f"2026-01-01T00:0{minute}:00Z" for minute in (1, 6, 7)]
+    assert not world.status.is_paused
+
+
+async def test_a_trigger_starts_a_run_now_paused_or_not_and_whatever_else_runs() -> None:
+    world = ScheduleWorld("2026-01-01T00:00:00Z", work_s=3600)
+    world.create(spec(BERLIN))
+    world.tell("pause")
+    world.tell("trigger")
+    world.tell("trigger")
+    await world.until("2026-01-01T00:00:10Z")
+    assert world.runs == ["2026-01-01T00:00:00.001Z", "2026-01-01T00:00:00.002Z"]
+    assert len(world.status.running) == 2
+    await world.until("2026-01-01T01:00:10Z")
+    assert world.status.running == []
+
+
+async def test_a_backfill_makes_up_for_a_time_one_after_the_other_and_not_for_what_had_its_run() -> None:
+    world = ScheduleWorld("2026-01-05T00:00:00Z", work_s=60)
+    world.create(spec(BERLIN))
+    await world.until("2026-01-05T12:00:00Z")
+    world.tell("backfill", {"from_ms": ms("2026-01-01T01:30:00Z"), "until_ms": ms("2026-01-05T12:00:00Z")})
+    await world.until("2026-01-05T13:00:00Z")
+    assert Counter(world.runs) == {f"2026-01-0{day}T01:30:00Z": 1 for day in range(1, 6)}
+    assert [at - ms("2026-01-05T12:00:00Z") for _, at in world.started[1:]] == [0, 60_000, 120_000, 180_000]
+    assert world.status.backfills == []
+
+
+async def test_a_backfill_that_may_overlap_begins_at_once_in_several_turns() -> None:
+    world = ScheduleWorld("2026-01-05T00:00:00Z", work_s=60)
+    world.create(spec(BERLIN))
+    backfill = {"from_ms": ms("2026-01-04T00:00:00Z"), "until_ms": ms("2026-01-04T23:00:00Z"), "overlap": "allow"}
+    hourly = spec(Every(interval_s=3600, anchor_ms=ms("2026-01-01T00:00:00Z")))
+    world.tell("update", values.decode(values.encode(hourly)))
+    world.tell("backfill", backfill)
+    await world.until("2026-01-05T00:00:01Z")
+    assert len(world.runs) == 24 > 2 * limits.STARTS_A_TURN
+
+
+async def test_an_update_holds_from_then_on() -> None:
+    world = ScheduleWorld("2026-01-01T00:00:00Z")
+    world.create(spec(Every(interval_s=60)))
+    await world.until("2026-01-01T00:01:30Z")
+    world.tell("update", values.decode(values.encode(spec(Every(interval_s=120), input=values.encode("new")))))
+    await world.until("2026-01-01T00:04:00Z")
+    # It stays aligned to its beginning.
+    assert world.runs == ["2026-01-01T00:01:00Z", "2026-01-01T00:02:00Z", "2026-01-01T00:04:00Z"]
+    assert world.inputs == [None, "new", "new"]
+
+
+async def test_a_queue_is_held_while_paused() -> None:
+    world = ScheduleWorld("2026-01-01T00:00:00Z", work_s=90)
+    world.create(spec(MINUTELY, overlap=Overlap.QUEUE))
+    await world.until("2026-01-01T00:02:10Z")
+    world.tell("pause")
+    await world.until("2026-01-01T00:10:10Z")
+    assert world.runs == ["2026-01-01T00:01:00Z"]
+    world.tell("resume")
+    await world.until("2026-01-01T00:10:20Z")
+    assert world.runs == ["2026-01-01T00:01:00Z", "2026-01-01T00:02:00Z"]
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("dance", None),
+        ("pause", 7),
+        ("pause", {"note": 7}),
+        ("backfill", None),
+        ("backfill", {"from_ms": 10**30, "until_ms": 10**31}),
+        ("backfill", {"from_ms": -(10**18), "until_ms": 0}),
+        ("backfill", {"from_ms": 0, "until_ms": 10**14}),
+        ("update", "soon"),
+        ("update", {"timing": {"type": "cron", "expression": "x", "zone": "UTC"}, "type": REPORT}),
+        ("update", {"timing": {"type": "cron", "expression": "* * * * *", "zone": "Nowhere"}, "type": REPORT}),
+        ("update", {"timing": {"type": "every", "interval_s": 0}, "type": REPORT}),
+        ("update", {"timing": {"type": "at", "at_ms": 10**20}, "type": REPORT}),
+        ("update", {"timing": {"type": "every", "interval_s": 60}, "type": REPORT, "input": b"\xff"}),
+        ("update", {"timing": {"type": "every", "interval_s": 60}, "type": "", "tags": {"": ""}}),
+    ],
+)
+async def test_nothing_that_it_is_told_ends_it(name: str, body: Any) -> None:
+    world = ScheduleWorld("2026-01-01T00:00:00Z")
+    world.create(spec(Every(interval_s=60)))
+    world.tell(name, body)
+    await world.until("2026-01-01T00:01:00Z")
+    assert world.world.state(schedule_id("daily")) is WorkflowState.SLEEPING
+    assert world.status.problem is not None
+    world.tell("update", values.decode(values.encode(spec(Every(interval_s=60)))))
+    await world.until("2026-01-01T00:02:00Z")
+    assert world.runs[-1] == "2026-01-01T00:02:00Z"
+
+
+async def test_an_occurrence_whose_id_is_taken_by_something_else_has_failed() -> None:
+    world = ScheduleWorld("2026-01-01T00:00:00Z")
+    world.create(spec(MINUTELY))
+
+    async def other(_ctx: Any, _given: Any) -> None: ...
+
+    world.world.start(run_id("daily", ms("2026-01-01T00:01:00Z")), other)
+    await world.until("2026-01-01T00:02:00Z")
+    assert world.runs == ["2026-01-01T00:02:00Z"]
+    assert world.status.counts.failed == 1
+    assert world.status.recent[0].fate is Fate.FAILED
+    assert "exists already with another type or input" in (world.status.recent[0].reason or "")
