@@ -69,6 +69,16 @@ class Publication(Struct, frozen=True, kw_only=True):
     sent_at: int
 
 
+class Pruning(Struct, frozen=True, kw_only=True):
+    """What is to be forgotten of a workflow that has ended, and how many milliseconds after its end.
+
+    ``is_whole``: everything; else its history alone, so that its input, output, error and document stay.
+    """
+
+    is_whole: bool
+    after_ms: int
+
+
 class Commit(Struct, frozen=True, kw_only=True):
     """One indivisible change of a workflow.
 
@@ -94,6 +104,7 @@ class Commit(Struct, frozen=True, kw_only=True):
         names: with ``yields``: the message names waited for, ``()`` for any; None where none is waited for.
         awaited: with ``yields``: ids of other workflows, of which one's end is waited for too. The driver refuses the
             commit with ``InboxMovedError``, and writes nothing, when one of them has ended already or is not there.
+        pruning: with a ``state`` that has ended: what is to be forgotten later; None where nothing is.
     """
 
     puts: list[tuple[bytes, bytes]] = []
@@ -111,3 +122,4 @@ class Commit(Struct, frozen=True, kw_only=True):
     yields: bool = False
     names: tuple[str, ...] | None = None
     awaited: tuple[str, ...] = ()
+    pruning: Pruning | None = None

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 FORMAT = 1
 """First byte of a stored version. Another one is an error, never a guess."""
 
+OF_ALL = keys.HISTORY_PREFIX
+"""Beside no entry: where the newest version is when the whole history was forgotten."""
+
 _NUMBER_BYTES = 8
 _HEADER_BYTES = 1 + _NUMBER_BYTES
 
@@ -81,7 +84,8 @@ class Documents:
     def loaded(self, is_whole: Callable[[bytes], bool]) -> None:
         """Everything is loaded; what stands beside an entry that is not ``is_whole`` is of a write that was torn."""
         if self._by_key:
-            self._by_key = {key: document for key, document in self._by_key.items() if is_whole(key)}
+            beside = self._by_key.items()
+            self._by_key = {key: document for key, document in beside if key == OF_ALL or is_whole(key)}
             self._look()
 
     def of(self, entry_key: bytes) -> Document:

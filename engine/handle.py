@@ -118,7 +118,7 @@ class WorkflowHandle(Generic[T]):
             storage.state = WorkflowState.ROLLING_BACK
             await self._write(storage, Alarm(self._run.clock.now(), self.workflow_id))
         else:
-            storage.state = WorkflowState.CANCELLED
+            storage.state, storage.pruning = WorkflowState.CANCELLED, self._run.pruning
             await self._write(storage, Alarm(None, self.workflow_id))
 
     async def recover(self) -> None:
@@ -194,6 +194,7 @@ def run_workflow(
         hooks=Hooks(on_history_updated, on_error),
         clock=time,
         ids=Ids(time),
+        pruning=fn.pruning if isinstance(fn, Workflow) else None,
     )
     return WorkflowHandle(run, function)
 

@@ -35,6 +35,9 @@ NEXT: dict[WorkflowState, frozenset[WorkflowState]] = {
 ENDED = frozenset({WorkflowState.COMPLETED, WorkflowState.FAILED, WorkflowState.CANCELLED})
 """The states in which a workflow never runs again unless told to."""
 
+PRUNED = ENDED - {WorkflowState.FAILED}
+"""Those of them in which it may be forgotten after a while: what has failed may be recovered, and stays."""
+
 
 def is_allowed(state: WorkflowState, following: WorkflowState) -> bool:
     """Whether ``following`` may come after ``state``."""

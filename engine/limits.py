@@ -39,6 +39,9 @@ MAP_CONCURRENCY = 10
 RESULT_FLUSH_DELAY_S = 0.005
 """Seconds after which a step's result is committed when the workflow neither goes on nor returns. Design choice."""
 
+RETENTION_S = 7 * 86400
+"""Seconds for which a workflow that is to be pruned is kept after its end. Source: the reference engine."""
+
 DEATHS_MAX = 5
 """Deaths without a commit and without a step in flight after which a workflow has stalled. Design choice."""
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+from engine import limits
+from engine.commit import Pruning
+from engine.durations import milliseconds
 from engine.errors import InvalidIdError, UnknownTypeError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+    from engine.durations import Duration
 
 F = TypeVar("F", bound="Callable[..., Awaitable[Any]]")
 F_co = TypeVar("F_co", bound="Callable[..., Awaitable[Any]]", covariant=True)
@@ -19,13 +24,15 @@ class Workflow(Generic[F_co]):
     Attributes:
         name: the type, as starts name it.
         fn: the function, ``async def (ctx, input)``.
+        pruning: what is to be forgotten of one that has ended, and when; None where nothing is.
     """
 
-    __slots__ = ("__weakref__", "fn", "name")
+    __slots__ = ("__weakref__", "fn", "name", "pruning")
 
-    def __init__(self, name: str, fn: F_co) -> None:
+    def __init__(self, name: str, fn: F_co, pruning: Pruning | None = None) -> None:
         self.name = name
         self.fn = fn
+        self.pruning = pruning
 
     def __repr__(self) -> str:
         return f"<workflow {self.name!r}>"
@@ -78,19 +85,47 @@ def _origin(workflow: Workflow[Any]) -> str:
     return f"{workflow.fn.__module__}.{workflow.fn.__qualname__}"
 
 
+def _pruning(prune: str, retention: Duration | None) -> Pruning | None:
+    if prune not in ("none", "all", "history"):
+        raise ValueError(f'prune is "none", "all" or "history", not {prune!r}')
+    if prune == "none":
+        if retention is not None:
+            raise ValueError('a retention without prune="all" or prune="history" would delete nothing')
+        return None
+    after_ms = milliseconds(limits.RETENTION_S if retention is None else retention)
+    if after_ms < 0:
+        raise ValueError(f"a retention is 0 or more, not {retention!r}")
+    return Pruning(is_whole=prune == "all", after_ms=after_ms)
+
+
 REGISTRY = Registry()
 """Where ``@workflow`` registers."""
 
 
-def workflow(name: str, *, registry: Registry = REGISTRY) -> Callable[[F], Workflow[F]]:
+def workflow(
+    name: str,
+    *,
+    prune: Literal["none", "all", "history"] = "none",
+    retention: Duration | None = None,
+    registry: Registry = REGISTRY,
+) -> Callable[[F], Workflow[F]]:
     """Register an ``async def (ctx, input)`` as the workflow of type ``name``.
+
+    Args:
+        name: the type.
+        prune: what is deleted of one that has completed or was cancelled, a while after that: ``"all"`` of it, its
+            ``"history"`` alone, so that its input, output and document stay, or nothing. One that has failed stays.
+        retention: that while; 7 days where it is left out.
+        registry: where to register.
 
     Raises:
         InvalidIdError: the type is taken by another function.
+        TypeError, ValueError: ``prune`` or ``retention`` is none.
     """
+    pruning = _pruning(prune, retention)
 
     def register(fn: F) -> Workflow[F]:
-        registered = Workflow(name, fn)
+        registered = Workflow(name, fn, pruning)
         registry.add(registered)
         return registered
 

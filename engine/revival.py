@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from engine.documents import OF_ALL
 from engine.entry import (
     BranchState,
     BranchStatus,
@@ -118,6 +119,8 @@ def rewind(storage: Storage, entry_id: str | None) -> None:
     _refuse_running(storage, ordered[: len(ordered) - len(doomed)])
     for key, _ in doomed:
         storage.remove(key)
+    if entry_id is None:
+        storage.remove_document(OF_ALL)
     for key, entry in list(storage.entries()):
         _reopen(storage, key, entry, [gone.location for _, gone in doomed])
 

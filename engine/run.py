@@ -37,6 +37,7 @@ from engine.turn import AbortEvent, Turn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.commit import Pruning
     from engine.driver import Clock, EngineDriver
     from engine.hooks import Hooks
     from engine.ids import Ids
@@ -61,6 +62,7 @@ class Run:
         hooks: Hooks,
         clock: Clock,
         ids: Ids,
+        pruning: Pruning | None = None,
     ) -> None:
         self.workflow_id = workflow_id
         self.driver = driver
@@ -74,6 +76,7 @@ class Run:
         self._passage = Passage(body=adapt(fn), given=None, returns=values.return_type(fn))
         self._given = given
         self._is_live = is_live
+        self.pruning = pruning
         self._storage = Storage()
         self._flusher: Flusher | None = None
         self._started_at = 0
@@ -136,6 +139,7 @@ class Run:
 
     async def _load(self) -> WorkflowResult[Any] | None:
         self._storage = storage = Storage.load(await self.driver.list(b""))
+        storage.pruning = self.pruning
         if not getattr(self.driver, "is_inbox_fresh", False):
             await self.driver.message_driver.refresh()
         await self.hooks.history_updated(storage)

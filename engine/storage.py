@@ -14,13 +14,14 @@ from engine.changes import Changes
 from engine.documents import EMPTY, Documents
 from engine.entry import MessageEntry
 from engine.errors import ChildRefusedError, WorkflowEndedError, WorkflowNotFoundError
+from engine.lifecycle import PRUNED
 from engine.loaded import LoadedHistory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from engine.changes import Room
-    from engine.commit import Alarm, Child, Commit, Outgoing, Publication, Reply
+    from engine.commit import Alarm, Child, Commit, Outgoing, Pruning, Publication, Reply
     from engine.documents import Document
     from engine.entry import Entry, EntryMetadata, Message
     from engine.lifecycle import WorkflowState
@@ -35,6 +36,7 @@ class Storage(LoadedHistory):
 
     Attributes:
         documents: the versions of the workflow's document, committed or not.
+        pruning: what is to be forgotten of the workflow once it has ended; None where nothing is.
         is_partial: the last gathered commit had no room for everything; the next one carries more of it.
         refusals: by the entry that records a sending or a start, what to call where the driver refuses it.
         is_urgent: something changed that must be committed before anything else acts.
@@ -50,12 +52,14 @@ class Storage(LoadedHistory):
         "documents",
         "is_partial",
         "is_urgent",
+        "pruning",
         "refusals",
     )
 
     def __init__(self) -> None:
         super().__init__()
         self.documents = Documents()
+        self.pruning: Pruning | None = None
         self.is_urgent = False
         self.is_partial = False
         self._group = 0
@@ -142,6 +146,10 @@ class Storage(LoadedHistory):
         del self.entry_keys[bisect_left(self.entry_keys, key)]
         self._remove(key)
         self._changes.deletes[key] = self._group
+        self.remove_document(key)
+
+    def remove_document(self, key: bytes) -> None:
+        """Remove the version of the document that is beside the entry at ``key``, if any."""
         if self.documents.drop(key):
             self._changes.deletes[keys.document_key(key)] = self._group
 
@@ -284,7 +292,10 @@ class Storage(LoadedHistory):
         changes = self._changes
         state = None if self.state is self._flushed_state else self.state
         puts = self._encode_puts(changes, state)
-        commit = changes.commit(puts, alarm=alarm, state=state, yields=yields, names=names, awaited=awaited)
+        pruning = self.pruning if state in PRUNED else None
+        commit = changes.commit(
+            puts, alarm=alarm, state=state, yields=yields, names=names, awaited=awaited, pruning=pruning
+        )
         self.is_partial = False
         if room is not None and not room.holds(commit):
             sizes = {key: self._size(key) for key in changes.entries}
