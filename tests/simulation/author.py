@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 from typing import TYPE_CHECKING, Any
 
-from engine import Break, Context, Continue, CriticalError, JoinError, QueueTimeoutError, step_context
+import msgspec
+
+from engine import (
+    ActivityContext,
+    Break,
+    Context,
+    Continue,
+    CriticalError,
+    JoinError,
+    QueueTimeoutError,
+    WorkflowEndedError,
+    WorkflowNotFoundError,
+    message,
+    step_context,
+)
+from engine.activities import Activity
 from tests.simulation.expectation import FAILURE
+from tests.simulation.outside_laws import signal_name
 from tests.simulation.programs import Op, Program, message_name, place
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
+    from tests.simulation.expectation import Expectation
     from tests.simulation.ledger import Ledger
 
 NEVER_S = 40 * 86400 * 365
@@ -24,9 +43,11 @@ BIG = "x" * 15_000
 class Author:
     """Code of one program."""
 
-    def __init__(self, program: Program, ledger: Ledger) -> None:
+    def __init__(self, program: Program, expected: Expectation, ledger: Ledger) -> None:
         self._program = program
+        self._expected = expected
         self._ledger = ledger
+        self._work: Activity[str, int, str] = Activity("work", self._activity_body, {"timeout": None})
 
     async def run(self, ctx: Context, given: Any) -> Any:
         """The workflow."""
@@ -74,7 +95,7 @@ class Author:
         fn: Any = sync_body if op.variant == "sync" else body
         # Without a timeout: a process may be frozen for longer than any, and that must not change how it ends.
         value = await ctx.step(
-            op.name,
+            *named(op),
             fn,
             max_retries=RETRIES,
             retry_backoff_max=5,
@@ -83,6 +104,21 @@ class Author:
             rollback=self._undo(op, path),
         )
         return "big" if value == BIG else value
+
+    async def _activity_body(self, ctx: ActivityContext, path: str, failures: int) -> str:
+        self._ledger.body_began(ctx.workflow_id, path)
+        self._ledger.saw(ctx.workflow_id, f"{path}:key", ctx.idempotency_key)
+        if failures and self._ledger.fails(ctx.workflow_id, path, failures):
+            raise ConnectionError("not yet")
+        self._ledger.body_ended(ctx.workflow_id, path)
+        return path
+
+    async def _activity(self, ctx: Context, op: Op, path: str) -> Any:
+        failures = op.number if op.variant == "flaky" else 0
+        undo = self._undo(op, path)
+        return await ctx.activity(
+            self._work, path, failures, name=op.name, rollback=undo, max_retries=RETRIES, retry_backoff_max=5
+        )
 
     async def _try_step(self, ctx: Context, op: Op, path: str) -> Any:
         async def body() -> str:
@@ -98,21 +134,37 @@ class Author:
 
         retries = 1 if op.variant == "exhausted" else RETRIES
         timeout_s = 1 if op.variant == "timeout" else None
-        result = await ctx.try_step(op.name, body, max_retries=retries, timeout=timeout_s, retry_backoff_max=5)
+        result = await ctx.try_step(*named(op), body, max_retries=retries, timeout=timeout_s, retry_backoff_max=5)
         return [True, result.value] if result.failure is None else [False, result.failure.kind]
 
     # --- waits ------------------------------------------------------------------------------------------------------
 
-    async def _sleep(self, ctx: Context, op: Op, _path: str) -> Any:
-        await ctx.sleep(op.name, float(op.variant))
+    async def _sleep(self, ctx: Any, op: Op, _path: str) -> Any:
+        await ctx.sleep(*named(op), float(op.variant))
         return "sleep"
+
+    @contextlib.contextmanager
+    def _wanting(self, ctx: Context, path: str, index: int = 0) -> Iterator[None]:
+        """Within the block the code waits for a message: who replays it has to send that again."""
+        name, bodies = message_name(path), self._expected.bodies.get(path)
+        with self._ledger.wanting(ctx.workflow_id, name, bodies and bodies[index]):
+            yield
 
     async def _next(self, ctx: Context, op: Op, path: str) -> Any:
         is_completable = op.variant == "completable"
-        message = await ctx.queue.next(op.name, message_name(path), completable=is_completable)
+        name = named(op)[0] if named(op) else None
+        with self._wanting(ctx, path):
+            came = await ctx.queue.next(name, message_name(path), completable=is_completable)
         if is_completable:
-            await message.complete(["reply", message.body])
-        return message.body
+            await came.complete(["reply", came.body])
+        return came.body
+
+    async def _listen(self, ctx: Context, op: Op, path: str) -> Any:
+        kind = class_of(message_name(path))
+        with self._wanting(ctx, path):
+            if op.variant == "limit":
+                return (await ctx.listen(kind, limit=1, name=op.name))[0].text
+            return (await ctx.listen(kind, name=op.name)).text
 
     async def _batch(self, ctx: Context, op: Op, path: str) -> Any:
         bodies: list[Any] = []
@@ -120,12 +172,12 @@ class Author:
         is_completable = op.variant == "completable"
         while len(bodies) < 2:
             name, wanted = f"{op.name}-{number}", 2 - len(bodies)
-            for message in await ctx.queue.next_batch(
-                name, message_name(path), count=wanted, completable=is_completable
-            ):
-                bodies.append(message.body)
+            with self._wanting(ctx, path, len(bodies)):
+                found = await ctx.queue.next_batch(name, message_name(path), count=wanted, completable=is_completable)
+            for came in found:
+                bodies.append(came.body)
                 if is_completable:
-                    await message.complete(["reply", message.body])
+                    await came.complete(["reply", came.body])
             number += 1
         return bodies
 
@@ -145,21 +197,38 @@ class Author:
             await inner.sleep("never", NEVER_S)
 
         await ctx.race(f"{op.name}-race", {"sleeper": sleeper, "taker": taker})
-        return (await ctx.queue.next(op.name, name)).body
+        with self._wanting(ctx, path):
+            return (await ctx.queue.next(op.name, name)).body
 
     async def _timeout(self, ctx: Context, op: Op, path: str) -> Any:
         name = f"none:{path}"
+        label = named(op)[0] if named(op) else None
         if op.other:
-            return [one.body for one in await ctx.queue.next_batch(op.name, name, timeout=op.number)]
+            return [one.body for one in await ctx.queue.next_batch(label, name, timeout=op.number)]
         try:
-            return (await ctx.queue.next(op.name, name, timeout=op.number)).body
+            return (await ctx.queue.next(label, name, timeout=op.number)).body
         except QueueTimeoutError:
             return "timed out"
 
     async def _send(self, ctx: Context, op: Op, path: str) -> Any:
         name = f"own:{path}"
         await ctx.queue.send(name, path)
-        return (await ctx.queue.next(op.name, name)).body
+        # A replay may forget that it was taken, and not that it was sent.
+        with self._ledger.wanting(ctx.workflow_id, name, path):
+            return (await ctx.queue.next(op.name, name)).body
+
+    async def _signal(self, ctx: Context, op: Op, path: str) -> Any:
+        body = [ctx.workflow_id, path]
+        if op.other:
+            await ctx.signal(signal_name(op.variant), body, to=op.variant, missing="ignore")
+            return "signal"
+        with contextlib.suppress(WorkflowNotFoundError, WorkflowEndedError):
+            await ctx.signal(signal_name(op.variant), body, to=op.variant)
+        return "signal"
+
+    async def _gather(self, ctx: Context, op: Op, _path: str) -> Any:
+        await ctx.queue.next_batch(op.name, signal_name(ctx.workflow_id), count=op.number, timeout=op.number * 5)
+        return "gather"
 
     async def _version(self, ctx: Context, op: Op, _path: str) -> Any:
         return await ctx.get_version(op.name, op.number)
@@ -178,13 +247,13 @@ class Author:
 
     # --- what has scopes below it -----------------------------------------------------------------------------------
 
-    async def _loop(self, ctx: Context, op: Op, path: str) -> Any:
+    async def _loop(self, ctx: Any, op: Op, path: str) -> Any:
         async def body(inner: Context, state: Any) -> Any:
             output = await self._scope(inner, op.below["body"], place(path, f"~{len(state)}"))
             state = [*state, output]
             return Break(state) if len(state) == op.number else Continue(state)
 
-        return await ctx.loop(op.name, body, [], history_prune_interval=op.other)
+        return await ctx.loop(*named(op), body, [], history_prune_interval=op.other)
 
     def _failing(self, workflow_id: str, path: str) -> Callable[[], Awaitable[Any]]:
         async def body() -> Any:
@@ -210,13 +279,15 @@ class Author:
 
         return await ctx.inline(other, path, name=op.name)
 
+    _placed = _inline
+
     async def _map(self, ctx: Context, op: Op, path: str) -> Any:
         async def body(inner: Context, item: str) -> Any:
             return await self._scope(inner, op.below[item], place(path, item))
 
         return await ctx.map(op.name, list(op.below), body, concurrency=op.number)
 
-    async def _join(self, ctx: Context, op: Op, path: str) -> Any:
+    async def _join(self, ctx: Any, op: Op, path: str) -> Any:
         first = min(op.below)
 
         def branch(name: str) -> Callable[[Context], Awaitable[Any]]:
@@ -230,11 +301,11 @@ class Author:
 
         try:
             branches = {name: branch(name) for name in op.below}
-            return await ctx.join(op.name, branches, max_concurrency=op.number or None)
+            return await ctx.join(*named(op), branches, max_concurrency=op.number or None)
         except JoinError as error:
             return {name: [one.name, one.message] for name, one in error.errors.items()}
 
-    async def _race(self, ctx: Context, op: Op, path: str) -> Any:
+    async def _race(self, ctx: Any, op: Op, path: str) -> Any:
         winner = list(op.below)[op.number]
 
         def branch(name: str) -> Callable[[Context], Awaitable[Any]]:
@@ -249,5 +320,16 @@ class Author:
 
             return body
 
-        result = await ctx.race(op.name, {name: branch(name) for name in op.below})
+        result = await ctx.race(*named(op), {name: branch(name) for name in op.below})
         return [result.winner, result.value]
+
+
+def named(op: Op) -> tuple[Any, ...]:
+    """The name as the first argument of an operation; none of one that is known by its place."""
+    return () if op.name.startswith("{") else (op.name,)
+
+
+@functools.cache
+def class_of(name: str) -> Any:
+    """The class of the messages of a name."""
+    return message(name)(msgspec.defstruct("Text", [("text", str)]))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from adapters.dynamodb.schema import DUE_AT, DUE_INDEX, DUE_SHARD, PARTITION_KEY, SORT_KEY
+from adapters.dynamodb.schema import DUE_INDEX, PARTITION_KEY, SORT_KEY, TTL
 from tests.simulation import expressions
 from tests.simulation.expressions import InvalidExpressionError, Item
-from tests.simulation.wire import answer_error
+from tests.simulation.indexes import INDEXES, Index
+from tests.simulation.wire import Request, answer_error
 
 if TYPE_CHECKING:
-    from tests.simulation.wire import Request
     from tests.simulation.world import World
 
 TABLE = "table"
@@ -20,8 +20,23 @@ TRANSACTION_ACTIONS_MAX = 100
 TRANSACTION_BYTES_MAX = 4 * 1024 * 1024
 PAGE_BYTES_MAX = 1024 * 1024
 SMALL_BYTES = 16 * 1024
+BOOKS = ({"S": "HEAD"}, {"S": "INBOX"})
+"""The sort keys of what says how a workflow stands: many attributes, all of them short."""
+
 TOKEN_US = 600 * 1_000_000
 """How long a ClientRequestToken is remembered. Source: the service's documentation, ten minutes."""
+
+TTL_LATE_S_MAX = 2 * 86_400
+"""How long after its time an item may still be there. Source: the service's documentation, typically two days."""
+
+TTL_PAST_S_MAX = 5 * 365 * 86_400
+"""What expired longer ago is taken for a mistake, and stays. Source: the service's documentation, five years."""
+
+TTL_AHEAD_S_MAX = 30 * 86_400
+"""What expires later than a world can last need not be kept in mind."""
+
+OF_PARTITION = "#pk = :pk"
+"""How the key condition of a Query over a partition begins."""
 
 OPERATIONS = (
     "get_item",
@@ -56,7 +71,9 @@ class Write:
 
 def is_small(item: Item) -> bool:
     """Whether an item is so small that its exact size does not matter."""
-    return all(len(value.get("B", b"")) < SMALL_BYTES and value.keys() <= {"S", "N", "B"} for value in item.values())
+    return item.get(SORT_KEY) in BOOKS or all(
+        len(value.get("B", b"")) < SMALL_BYTES and value.keys() <= {"S", "N", "B"} for value in item.values()
+    )
 
 
 def size_of(value: Any) -> int:
@@ -81,8 +98,7 @@ class Dynamo:
     def __init__(self, world: World) -> None:
         self._world = world
         self.items: dict[str, dict[str, Item]] = {}
-        # What the index shows: sort keys by partition and time.
-        self.due: dict[Key, tuple[str, int]] = {}
+        self._indexes = {name: Index(world, *parts) for name, parts in INDEXES.items()}
         self._tokens: dict[str, tuple[int, str]] = {}
         # Items of a transaction whose answer is under way: other writes conflict, and a Query may not show them yet.
         self._unsettled: dict[Key, tuple[int, Item | None]] = {}
@@ -93,7 +109,7 @@ class Dynamo:
 
     def has_overdue(self, now_ms: int) -> bool:
         """Whether the index shows anything that is due by ``now_ms``."""
-        return any(at_ms <= now_ms for _, at_ms in self.due.values())
+        return any(int(at["N"]) <= now_ms for _, at in self._indexes[DUE_INDEX].shown.values())
 
     # --- the service ------------------------------------------------------------------------------------------------
 
@@ -142,13 +158,20 @@ class Dynamo:
 
     def _query(self, arguments: dict[str, Any]) -> dict[str, Any]:
         expressions.check_placeholders(arguments)
-        found = self._of_index(arguments) if "IndexName" in arguments else self._of_partition(arguments)
-        wanted = expressions.parse(arguments["KeyConditionExpression"])
+        index = self._indexes[arguments["IndexName"]] if "IndexName" in arguments else None
+        found = self._of_partition(arguments) if index is None else index.rows(arguments)
+        condition = arguments["KeyConditionExpression"]
+        if index is None:
+            # Whatever is found is of that partition.
+            condition = condition.removeprefix(OF_PARTITION).removeprefix(" AND ")
         start = arguments.get("ExclusiveStartKey")
-        rows = [(key, item) for key, item in found if wanted(item, arguments)]
+        rows = [(key, item) for key, item in found if expressions.holds(condition or None, item, arguments)]
+        is_forward = arguments.get("ScanIndexForward", True)
         if start is not None:
-            after = _order(start, is_index="IndexName" in arguments)
-            rows = [row for row in rows if row[0] > after]
+            after = start[SORT_KEY]["S"] if index is None else index.order(start)
+            rows = [row for row in rows if (row[0] > after if is_forward else row[0] < after)]
+        if not is_forward:
+            rows.reverse()
         limit = min(arguments.get("Limit", 1 << 30), self._world.weather.page_items)
         page: list[Item] = []
         size = 0
@@ -159,7 +182,7 @@ class Dynamo:
             page.append(item)
         answer: dict[str, Any] = {"Items": page}
         if len(page) < len(rows):
-            names = (PARTITION_KEY, SORT_KEY, *((DUE_SHARD, DUE_AT) if "IndexName" in arguments else ()))
+            names = (PARTITION_KEY, SORT_KEY, *(() if index is None else index.names))
             answer["LastEvaluatedKey"] = {name: page[-1][name] for name in names}
         return answer
 
@@ -175,20 +198,6 @@ class Dynamo:
                 else:
                     rows[key[1]] = before
         return sorted(rows.items())
-
-    def _of_index(self, arguments: dict[str, Any]) -> list[tuple[Any, Item]]:
-        assert arguments["IndexName"] == DUE_INDEX
-        assert "ConsistentRead" not in arguments
-        rows = []
-        for (pk, sk), (shard, at_ms) in self.due.items():
-            item = {
-                PARTITION_KEY: {"S": pk},
-                SORT_KEY: {"S": sk},
-                DUE_SHARD: {"S": shard},
-                DUE_AT: {"N": str(at_ms)},
-            }
-            rows.append(((at_ms, pk, sk), item))
-        return sorted(rows, key=lambda row: row[0])
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -212,6 +221,8 @@ class Dynamo:
         returns = arguments.get("ReturnValues", "NONE")
         if returns == "ALL_OLD":
             return {} if old is None else {"Attributes": old}
+        if returns == "ALL_NEW":
+            return {"Attributes": new}
         if returns == "UPDATED_NEW":
             names = arguments["ExpressionAttributeNames"]
             touched = {name for token, name in names.items() if token in arguments["UpdateExpression"]}
@@ -287,23 +298,35 @@ class Dynamo:
                 partition.pop(change.sk, None)
             else:
                 partition[change.sk] = change.new
-            self._index(change)
+                if TTL in change.new:
+                    self._expire_some_time(change)
+            for index in self._indexes.values():
+                index.take(change, self.item)
         self._world.applied(Write(at_us=self._world.timeline.now_us, request=request, changes=changes))
 
-    def _index(self, change: Change) -> None:
-        before, after = _due_of(change.old), _due_of(change.new)
-        if before == after:
-            return
-        lag_s = self._world.weather.index_lag_s * self._world.plan.chance("index")
-        self._world.timeline.after(lag_s, self._show, (change.pk, change.sk))
+    def _expire_some_time(self, change: Change) -> None:
+        """Delete an item after its time to live: at once, or up to two days later."""
+        assert change.new is not None
+        expires_at_s = int(change.new[TTL]["N"])
+        ahead_s = expires_at_s - self._world.now_ms / 1000
+        if -TTL_PAST_S_MAX < ahead_s < TTL_AHEAD_S_MAX:
+            late_s = TTL_LATE_S_MAX * self._world.plan.chance("ttl") ** 3
+            self._world.timeline.after(max(0.0, ahead_s) + late_s, self._expire, change, expires_at_s)
 
-    def _show(self, key: Key) -> None:
-        # Later changes are shown with their own delay or with this one: never an older state after a newer one.
-        shown = _due_of(self.item(*key))
-        if shown is None:
-            self.due.pop(key, None)
-        else:
-            self.due[key] = shown
+    def _expire(self, change: Change, expires_at_s: int) -> None:
+        item = self.item(change.pk, change.sk)
+        if item is None or item.get(TTL) != {"N": str(expires_at_s)}:
+            return
+        now_us = self._world.timeline.now_us
+        request = Request(
+            ordinal=-1,
+            sandbox=self._world.service,
+            sent_us=now_us,
+            service=self.name,
+            operation="time to live",
+            arguments={},
+        )
+        self._apply(request, [Change(pk=change.pk, sk=change.sk, old=item, new=None)])
 
 
 def _after(kind: str, old: Item | None, body: dict[str, Any]) -> Item | None:
@@ -315,18 +338,6 @@ def _after(kind: str, old: Item | None, body: dict[str, Any]) -> Item | None:
             return expressions.updated(old, body["Key"], body)
     assert kind == "Delete", kind
     return None
-
-
-def _order(start: Item, *, is_index: bool) -> Any:
-    if is_index:
-        return int(start[DUE_AT]["N"]), start[PARTITION_KEY]["S"], start[SORT_KEY]["S"]
-    return start[SORT_KEY]["S"]
-
-
-def _due_of(item: Item | None) -> tuple[str, int] | None:
-    if item is None or DUE_AT not in item or DUE_SHARD not in item:
-        return None
-    return item[DUE_SHARD]["S"], int(item[DUE_AT]["N"])
 
 
 def _cancelled(operation: str, reasons: list[Any]) -> Exception:

@@ -7,23 +7,19 @@ from typing import TYPE_CHECKING, Any
 from engine.errors import StoreUnavailableError
 from handlers import sweeper
 from handlers.worker import Batch
+from tests.simulation.http import API_TIMEOUT_S
 from tests.simulation.sandbox import Sandbox
+from tests.simulation.wire import ProcessDiedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from handlers.bootstrap import Wiring
     from tests.simulation.queueing import Record
     from tests.simulation.world import World
 
 BATCH_MAX = 10
 SWEEP_EVERY_S = 60.0
-API_TIMEOUT_S = 29.0
 ZOMBIE_S = 5.0
-
-
-class ProcessDiedError(Exception):
-    """The process that handled a call died; its caller has no answer."""
 
 
 class Functions:
@@ -69,6 +65,7 @@ class Functions:
                 return
             is_over = True
             sandbox.on_death = None
+            sandbox.invocations += 1
             deadline.cancel()
             # Between invocations Lambda gives a process no time.
             sandbox.loop.is_frozen = True
@@ -88,6 +85,7 @@ class Functions:
                 self._world.kill(sandbox, "out of time")
 
         sandbox.on_death = lambda: over(None, ProcessDiedError(sandbox.name))
+        sandbox.began_us = timeline.now_us
         sandbox.loop.thaw()
         deadline = timeline.after(timeout_s, at_deadline)
         sandbox.process.start(work, finished)
@@ -154,12 +152,19 @@ class Functions:
 
         self._invoke(sandbox, work, SWEEP_EVERY_S, done)
 
-    # --- the API ----------------------------------------------------------------------------------------------------
+    # --- what callers call ------------------------------------------------------------------------------------------
 
-    async def call_api(self, caller: Any, work: Callable[[Wiring], Coroutine[Any, Any, Any]]) -> Any:
-        """Have a process of the API do ``work`` for a caller on the loop ``caller``; raises what that raises."""
+    async def call(
+        self,
+        role: str,
+        caller: Any,
+        work: Callable[[Sandbox], Coroutine[Any, Any, Any]],
+        *,
+        timeout_s: float = API_TIMEOUT_S,
+    ) -> Any:
+        """Have a process of a function do ``work`` for a caller on the loop ``caller``; raises what that raises."""
         future = caller.create_future()
-        sandbox = self._sandbox("api")
+        sandbox = self._sandbox(role)
 
         def done(result: Any, error: BaseException | None) -> None:
             if error is None:
@@ -167,5 +172,5 @@ class Functions:
             else:
                 future.set_exception(error)
 
-        self._invoke(sandbox, lambda: work(sandbox.wiring), API_TIMEOUT_S, done)
+        self._invoke(sandbox, lambda: work(sandbox), timeout_s, done)
         return await future

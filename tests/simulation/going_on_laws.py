@@ -22,6 +22,9 @@ SLOW_SENDER_US = 25_000_000
 
 DEATHS_MAX = 5
 
+A_DAY_US = 86_300 * 1_000_000
+"""For at least so long a message's id is remembered."""
+
 
 class MessagesOnce(Law):
     """3: an acknowledged message is consumed once, in its sender's order, or is still in the inbox."""
@@ -31,6 +34,7 @@ class MessagesOnce(Law):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._tickets: dict[tuple[str, str], str] = {}
+        self._came_us: dict[tuple[str, str], int] = {}
         self._recorded: dict[tuple[str, str], bytes] = {}
         self._consumed: set[tuple[str, str]] = set()
         self._latest: dict[tuple[str, str, str], list[int]] = {}
@@ -45,21 +49,28 @@ class MessagesOnce(Law):
         }
         for change in inbox:
             if change.new is not None and change.old is None:
-                self._came(view, change.new["id"]["S"], change.sk)
+                self._came(view, change.new["id"]["S"], change.sk, news)
         for key, (_, value) in news.puts.items():
             if key.startswith(keys.HISTORY_PREFIX):
                 self._recorded_in(view, view.entry(key, value), key)
         for key, value in news.removed.items():
             if key.startswith(keys.HISTORY_PREFIX):
-                self._forgotten(view, view.entry(key, value), key)
+                self._forgotten(view, view.entry(key, value), key, is_told=news.write.request.sandbox.role == "api")
         for change in inbox:
-            if change.new is None and change.old is not None:
+            if change.new is None and change.old is not None and not view.is_purged:
                 # One that a race's loser had completed is answered, and its record gone with the loser.
                 message_id = change.old["id"]["S"]
                 self._went(view, message_id, is_recorded=message_id in replied)
 
-    def _came(self, view: View, message_id: str, ticket: str) -> None:
-        mark = (view.workflow_id, message_id)
+    def _came(self, view: View, message_id: str, ticket: str, news: News) -> None:
+        mark = (view.life, message_id)
+        now_us = news.write.at_us
+        if now_us - self._came_us.setdefault(mark, now_us) > A_DAY_US:
+            # So long an id is remembered; after that it is another message.
+            self._tickets.pop(mark, None)
+            self._recorded.pop(mark, None)
+            self._consumed.discard(mark)
+            self._came_us[mark] = now_us
         if mark in self._consumed:
             # A commit gives back what a race's loser had taken: to its old place.
             self._consumed.discard(mark)
@@ -72,7 +83,7 @@ class MessagesOnce(Law):
         message_id = message_of(entry)
         if message_id is None:
             return
-        mark = (view.workflow_id, message_id)
+        mark = (view.life, message_id)
         known = self._recorded.get(mark)
         if known is None:
             self._recorded[mark] = key
@@ -80,32 +91,32 @@ class MessagesOnce(Law):
         elif known != key:
             raise self.breach(f"{message_id} was taken twice by {view.workflow_id}, now at {view.path(entry)}")
 
-    def _forgotten(self, view: View, entry: Entry, key: bytes) -> None:
+    def _forgotten(self, view: View, entry: Entry, key: bytes, *, is_told: bool) -> None:
         message_id = message_of(entry)
-        if message_id is None or self._recorded.get((view.workflow_id, message_id)) != key:
+        if message_id is None or is_told or self._recorded.get((view.life, message_id)) != key:
             return
         # Pruned with its iteration it stays consumed; back in the inbox it may be taken again.
         is_back = any(item["id"]["S"] == message_id for item in view.messages().values())
         if not is_back and view.why_gone(entry) == "lost" and not is_answered(entry):
             raise self.breach(f"{message_id} went with the branch of {view.workflow_id} that had taken it")
         if is_back:
-            del self._recorded[view.workflow_id, message_id]
-            sent = self.world.ledger.sent.get(message_id)
-            taken = [] if sent is None else self._latest.get((view.workflow_id, sent.sender, sent.name), [])
+            del self._recorded[view.life, message_id]
+            sent = self.world.ledger.sent.get((view.life, message_id))
+            taken = [] if sent is None else self._latest.get((view.life, sent.sender, sent.name), [])
             if sent is not None and sent.index in taken:
                 taken.remove(sent.index)
 
     def _check_order(self, view: View, message_id: str) -> None:
-        sent = self.world.ledger.sent.get(message_id)
+        sent = self.world.ledger.sent.get((view.life, message_id))
         if sent is None:
             return
-        taken = self._latest.setdefault((view.workflow_id, sent.sender, sent.name), [])
+        taken = self._latest.setdefault((view.life, sent.sender, sent.name), [])
         if any(index > sent.index for index in taken):
             raise self.breach(f"{message_id} was taken by {view.workflow_id} after a later one of its sender")
         taken.append(sent.index)
 
     def _went(self, view: View, message_id: str, *, is_recorded: bool) -> None:
-        mark = (view.workflow_id, message_id)
+        mark = (view.life, message_id)
         if mark not in self._recorded and not is_recorded:
             raise self.breach(f"{message_id} left the inbox of {view.workflow_id}, and history does not have it")
         if mark in self._consumed:
@@ -114,19 +125,20 @@ class MessagesOnce(Law):
 
     def acknowledged(self, view: View, message_id: str) -> None:
         """What is acknowledged is there, or was."""
-        if (view.workflow_id, message_id) not in self._tickets:
+        if (view.life, message_id) not in self._tickets:
             raise self.breach(f"{message_id} was acknowledged, and never was in the inbox of {view.workflow_id}")
 
     def ended(self) -> None:
         """Nothing is both taken and still there, or neither."""
-        for message_id, sent in self.world.ledger.sent.items():
-            view = self.world.views[sent.workflow_id]
-            mark = (sent.workflow_id, message_id)
+        for mark, sent in self.world.ledger.sent.items():
+            view, message_id = self.world.lives[sent.life], mark[1]
+            if view.is_purged:
+                continue
             is_there = any(item["id"]["S"] == message_id for item in view.messages().values())
             if sent.is_acknowledged and not is_there and mark not in self._consumed:
-                raise self.breach(f"{message_id} of {sent.workflow_id} is lost")
+                raise self.breach(f"{message_id} of {sent.life} is lost")
             if is_there and mark in self._recorded and view.state == "completed":
-                raise self.breach(f"{message_id} was taken by {sent.workflow_id}, and is still in its inbox")
+                raise self.breach(f"{message_id} was taken by {sent.life}, and is still in its inbox")
 
 
 class DueWhenReady(Law):
@@ -172,7 +184,7 @@ class DueWhenReady(Law):
             is_wanted = not names or item["name"]["S"] in names
             if not is_wanted or item["id"]["S"] in held:
                 continue
-            sent = self.world.ledger.sent.get(item["id"]["S"])
+            sent = self.world.ledger.sent.get((view.life, item["id"]["S"]))
             given_us = view.ticket_us.get(ticket, 0)
             if (sent is None or not sent.is_acknowledged) and self.world.timeline.now_us - given_us > SLOW_SENDER_US:
                 continue
@@ -203,14 +215,17 @@ class EndsAsItWould(Law):
     def ended(self) -> None:
         """Compare each workflow with what its program comes to."""
         for story in self.world.stories.values():
-            view = self.world.views.get(story.workflow_id)
-            if view is None:
+            lives = [view for view in self.world.lives.values() if view.workflow_id == story.workflow_id]
+            if not lives:
                 raise self.breach(f"{story.workflow_id} was never started")
-            self._check(view, story)
+            for view in lives:
+                self._check(view, story)
 
     def _check(self, view: View, story: Story) -> None:
-        name = story.workflow_id
+        name = view.life
         expected = story.expected
+        if view.is_purged and (view.stored_error() or {}).get("name") == "StalledError":
+            return
         if name in self.world.ledger.cancelled and view.state == "cancelled":
             self._check_undone(view, story)
             return
@@ -233,7 +248,7 @@ class EndsAsItWould(Law):
 
     def _check_undone(self, view: View, story: Story) -> None:
         """What was cancelled and undone has nothing left of what it could undo."""
-        if story.workflow_id not in self.world.ledger.undoing:
+        if view.life not in self.world.ledger.undoing:
             return
         for entry in view.entries().values():
             metadata = view.metadata(entry.id)

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from engine import bare, keys
 from engine.entry import EntryStatus, StepEntry
 from tests.simulation.view import integer
 
 if TYPE_CHECKING:
+    from tests.simulation.http import HttpAnswer, HttpCall
     from tests.simulation.view import News, View
     from tests.simulation.world import World
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """All pages of one listing: what was asked for, what was found, and when the first page was asked for."""
+
+    query: dict[str, str]
+    found: list[dict[str, Any]]
+    began_us: int
 
 
 class BreachError(Exception):
@@ -42,6 +53,12 @@ class Law:
     def acknowledged(self, view: View, message_id: str) -> None:
         """A sender was told that its message is accepted."""
 
+    def answered(self, call: HttpCall, answer: HttpAnswer) -> None:
+        """A caller has an answer of the HTTP API."""
+
+    def listed(self, listing: Listing) -> None:
+        """A caller has all pages of a listing."""
+
     def ended(self) -> None:
         """The world is over."""
 
@@ -57,7 +74,7 @@ class CommittedStepsStay(Law):
 
     def wrote(self, view: View, news: News) -> None:
         """Note what is completed, by path; what history forgets is another law's business."""
-        known = self._committed.setdefault(view.workflow_id, {})
+        known = self._committed.setdefault(view.life, {})
         for key in news.removed:
             if key.startswith(keys.METADATA_PREFIX):
                 known.pop(keys.parse_metadata_key(key), None)
@@ -79,7 +96,7 @@ class CommittedStepsStay(Law):
     def ran(self, view: View, path: str, process: str) -> None:
         """A body that a fenced process enters cannot be helped: what it does is never committed."""
         is_holder = bool(view.claims) and view.claims[-1].sandbox == process
-        if path and is_holder and path in self._committed.get(view.workflow_id, {}).values():
+        if path and is_holder and path in self._committed.get(view.life, {}).values():
             raise self.breach(f"{process} runs {path} of {view.workflow_id} again")
 
 
@@ -121,11 +138,11 @@ class EndedStaysEnded(Law):
     def wrote(self, view: View, news: News) -> None:
         """Only the API, for an operator, writes to what has ended."""
         before = news.head_before
-        if before is None or before["state"]["S"] not in ("completed", "failed", "cancelled"):
+        if before is None or view.is_gone or before["state"]["S"] not in ("completed", "failed", "cancelled"):
             return
         request = news.write.request
         who = f"{request.sandbox.name} ({request.operation})"
-        if request.sandbox.role == "api" and view.workflow_id in self.world.told:
+        if request.sandbox.role == "api" and view.life in self.world.told:
             return
         if integer(before, "epoch") != integer(news.head, "epoch") and "owner" in (news.head or {}):
             raise self.breach(f"{who} claims {view.workflow_id}, which is {before['state']['S']}")

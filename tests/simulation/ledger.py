@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -10,35 +11,44 @@ from typing import TYPE_CHECKING, Any
 from tests.simulation.timeline import ProcessLoop
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.simulation.world import World
 
 
 @dataclass(slots=True, kw_only=True)
 class Sent:
-    """A message as its sender knows it: the ``index``-th of its name from this sender."""
+    """A message as its sender knows it: the ``index``-th of its name from this sender, to this ``life``."""
 
-    workflow_id: str
+    life: str
     sender: str
     name: str
     index: int
     is_acknowledged: bool = False
-    reply: Any = None
 
 
 @dataclass(slots=True)
 class Ledger:
-    """The outside's own account."""
+    """The outside's own account.
+
+    Attributes:
+        bodies: how often which body of which workflow was entered.
+        undo_order: life -> the paths whose rollback handlers ran.
+        sent: (life, message id) -> the message.
+        wanted: life -> message name -> the body that its code waits for, as its holder knows it.
+        cancelled, undoing, purged: lives that were to be cancelled, undone as well, deleted.
+    """
 
     world: World
-    runs: Counter[str] = field(default_factory=Counter)
     bodies: Counter[tuple[str, str]] = field(default_factory=Counter)
     failures: Counter[tuple[str, str]] = field(default_factory=Counter)
     undo_order: dict[str, list[str]] = field(default_factory=dict)
     seen: dict[tuple[str, str], Any] = field(default_factory=dict)
-    sent: dict[str, Sent] = field(default_factory=dict)
-    started: set[str] = field(default_factory=set)
+    sent: dict[tuple[str, str], Sent] = field(default_factory=dict)
+    wanted: dict[str, dict[str, Any]] = field(default_factory=dict)
     cancelled: set[str] = field(default_factory=set)
     undoing: set[str] = field(default_factory=set)
+    purged: set[str] = field(default_factory=set)
     is_closed: bool = False
 
     def _process(self) -> str:
@@ -49,7 +59,6 @@ class Ledger:
     def run_began(self, workflow_id: str) -> None:
         """Workflow code was entered."""
         if not self.is_closed:
-            self.runs[workflow_id] += 1
             self.world.ran(workflow_id, "", self._process())
 
     def body_began(self, workflow_id: str, path: str) -> None:
@@ -71,8 +80,22 @@ class Ledger:
     def undone(self, workflow_id: str, path: str) -> None:
         """A rollback handler ran."""
         if not self.is_closed:
-            self.undo_order.setdefault(workflow_id, []).append(path)
+            life = self.world.run_by(workflow_id, self._process()).life
+            self.undo_order.setdefault(life, []).append(path)
             self.world.note(f"{workflow_id} undoes {path}")
+
+    @contextlib.contextmanager
+    def wanting(self, workflow_id: str, name: str, body: Any) -> Iterator[None]:
+        """Within the block workflow code waits for a message."""
+        self._want(workflow_id, name, body)
+        yield
+        self._want(workflow_id, name, None)
+
+    def _want(self, workflow_id: str, name: str, body: Any) -> None:
+        # What a holder that was taken over waits for is of no interest.
+        view = self.world.views[workflow_id]
+        if not self.is_closed and view.claims and view.claims[-1].sandbox == self._process():
+            self.wanted.setdefault(view.life, {})[name] = body
 
     def saw(self, workflow_id: str, path: str, value: Any) -> None:
         """Workflow code saw a value that must be the same whenever it is replayed."""

@@ -10,6 +10,7 @@ import random
 from dataclasses import dataclass, field
 
 DEPTH_MAX = 2
+LONG_SLEEP_S = "100000"
 LEAVES = (
     *("step",) * 5,
     *("sleep",) * 2,
@@ -23,12 +24,25 @@ LEAVES = (
     "removed",
     "helpers",
     "retake",
+    *("activity",) * 2,
+    "listen",
+    *("signal",) * 2,
+    "gather",
 )
-NESTED = ("loop", "join", "race", "try_block", "map", "inline")
-IN_PLACE = ("loop", "try_block", "inline")
+NESTED = ("loop", "join", "race", "try_block", "map", "inline", "placed")
+PLACED_LEAVES = (*("step",) * 3, "try_step", *("sleep",) * 2, *("next",) * 2, "timeout", "signal")
+PLACED_NESTED = ("loop", "join", "race")
+"""What may stand in a scope whose operations have no names, of which each takes one place."""
+
+IN_PLACE = ("loop", "try_block", "inline", "placed")
 """What adds no name of its own to the path of what is in it."""
 STEPS = ("plain", "plain", "sync", "flaky", "ephemeral", "slow", "big")
-SLEEPS_S = ("0", "0.05", "0.7", "5", "5", "40", "1200", "3000")
+SLEEPS_S = (*("0", "0.05", "0.7", "5", "5", "40", "1200", "3000") * 3, LONG_SLEEP_S)
+TYPED = "typed"
+"""How the names of operations begin that wait for messages of a class."""
+
+TARGETS = ("w0", "w0", "w1", "w1", "w2", "nobody")
+"""Workflows that signals go to: not all of them are there in every world, and none always."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,17 +95,24 @@ def message_name(path: str) -> str:
     return "/".join(part for part in path.split("/") if not part.startswith("~"))
 
 
-def _scope(rng: random.Random, depth: int, *, may_undo: bool) -> list[Op]:
+def _scope(rng: random.Random, depth: int, *, may_undo: bool, is_placed: bool = False) -> list[Op]:
     length = rng.randint(2, 5) if depth == 0 else rng.randint(1, 3)
-    return [_op(rng, depth, f"o{index}", may_undo=may_undo) for index in range(length)]
+    return [_op(rng, depth, index, may_undo=may_undo, is_placed=is_placed) for index in range(length)]
 
 
-def _op(rng: random.Random, depth: int, name: str, *, may_undo: bool) -> Op:
+def _op(rng: random.Random, depth: int, index: int, *, may_undo: bool, is_placed: bool) -> Op:
+    # Without a name an operation is known by its place, which is how history tells it.
+    name = f"{{{index + 1}}}" if is_placed else f"o{index}"
     if depth < DEPTH_MAX and rng.random() < (0.5 if depth == 0 else 0.3):
-        return _nested(rng, depth, name, rng.choice(NESTED), may_undo=may_undo)
-    kind = rng.choice(LEAVES)
+        kind = rng.choice(PLACED_NESTED if is_placed else NESTED)
+        return _nested(rng, depth, name, kind, may_undo=may_undo)
+    kind = rng.choice(PLACED_LEAVES if is_placed else LEAVES)
+    name = f"{TYPED}{index}" if kind == "listen" else name
     variants = {
         "step": STEPS,
+        "activity": ("plain", "flaky"),
+        "listen": ("plain", "limit"),
+        "signal": TARGETS,
         "try_step": ("critical", "exhausted", "timeout", "ok"),
         "next": ("plain", "completable"),
         "batch": ("plain", "completable"),
@@ -116,8 +137,9 @@ def _nested(rng: random.Random, depth: int, name: str, kind: str, *, may_undo: b
     if kind == "try_block":
         below = {"body": _scope(rng, depth + 1, may_undo=may_undo)}
         return Op(kind=kind, name=name, variant=rng.choice(("ok", "fails")), below=below)
-    if kind == "inline":
-        return Op(kind=kind, name=name, below={"body": _scope(rng, depth + 1, may_undo=may_undo)})
+    if kind in ("inline", "placed"):
+        body = _scope(rng, depth + 1, may_undo=may_undo, is_placed=kind == "placed")
+        return Op(kind=kind, name=name, below={"body": body})
     if kind == "map":
         body = _scope(rng, depth + 1, may_undo=may_undo)
         return Op(kind=kind, name=name, number=rng.randint(1, 2), below={str(one): body for one in range(2)})
@@ -134,7 +156,7 @@ def _nested(rng: random.Random, depth: int, name: str, kind: str, *, may_undo: b
 def _count(ops: list[Op], path: str, times: int, messages: dict[str, int], noise: list[str]) -> None:
     for op in ops:
         here = place(path, op.name)
-        if op.kind in ("next", "retake"):
+        if op.kind in ("next", "retake", "listen"):
             messages[here] = times
         elif op.kind == "batch":
             messages[here] = times * 2

@@ -62,7 +62,8 @@ class _Ear(logging.Handler):
         self._world = world
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.msg in ("turn failed", "tasks refuse to end"):
+        is_unforeseen = getattr(record, "problem", None) == "unexpected"
+        if is_unforeseen or record.msg in ("turn failed", "tasks refuse to end"):
             error = record.exc_info[1] if record.exc_info else getattr(record, "tasks", None)
             self._world.bug(f"a process logs {record.msg!r}: {error!r}")
 

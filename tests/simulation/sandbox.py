@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from typing import TYPE_CHECKING, Any
 
 from adapters.dynamodb.store import Store
+from adapters.sqs import WakeQueue
 from engine.ids import Ids
 from handlers.bootstrap import Settings, Wiring
 from handlers.process import Process
 from handlers.worker import WorkerFunction
 from tests.simulation import dynamo
+from tests.simulation.http import HttpFunction
 from tests.simulation.timeline import ProcessLoop
 from tests.simulation.wire import method
 
@@ -64,6 +67,9 @@ class SimProcess(Process):
 
         self.loop.start(begin()).add_done_callback(done)
 
+    def make_current(self) -> None:
+        """Nobody here asks asyncio for "the" loop."""
+
     def terminate(self) -> None:
         """What SIGTERM does."""
         for callback in list(self._on_terminate):
@@ -97,7 +103,7 @@ class SimWiring(Wiring):
             "sqs": (world.queue, SQS_OPERATIONS),
             "scheduler": (world.schedules, SCHEDULER_OPERATIONS),
         }
-        self._clients = {
+        self._simulated = {
             name: Client(world, sandbox, service, operations) for name, (service, operations) in services.items()
         }
         self._store = None
@@ -106,7 +112,7 @@ class SimWiring(Wiring):
         """The table."""
         if self._store is None:
             jitter = random.Random(f"jitter {self._sandbox.name}")
-            client: Any = self._clients["dynamodb"]
+            client: Any = self._simulated["dynamodb"]
             self._store = Store(
                 client,
                 self.settings.table,
@@ -116,6 +122,15 @@ class SimWiring(Wiring):
                 random=jitter.random,
             )
         return self._store
+
+    async def queue(self) -> WakeQueue:
+        """The wake queue."""
+        queue: Any = self._simulated["sqs"]
+        return WakeQueue(queue, self.settings.queue_url)
+
+    async def client(self, service: str) -> Any:
+        """The client of any other service."""
+        return self._simulated[service]
 
 
 class Sandbox:
@@ -130,7 +145,14 @@ class Sandbox:
         self.wiring = SimWiring(world, self)
         self.worker = WorkerFunction(self.wiring)
         self.on_death: Callable[[], None] | None = None
+        self.invocations = 0
+        self.began_us = 0
         self.frozen_until_us = 0
+
+    @functools.cached_property
+    def api(self) -> HttpFunction:
+        """The function of the HTTP API in this process."""
+        return HttpFunction(self.wiring)
 
     @property
     def is_busy(self) -> bool:

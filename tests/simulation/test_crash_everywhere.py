@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -11,14 +11,11 @@ from engine import values
 from engine.entry import StepEntry
 from engine.keys import OUTPUT_KEY
 from examples.orders import Item, Order, order
-from tests.simulation.actors import hint
+from tests.simulation.http import HttpCall, address
 from tests.simulation.plan import Fault, quiet_plan
 from tests.simulation.programs import Op, Program
 from tests.simulation.run import finish
 from tests.simulation.world import World
-
-if TYPE_CHECKING:
-    from handlers.bootstrap import Wiring
 
 KINDS = ("kill before", "kill after")
 
@@ -129,22 +126,22 @@ def order_with(payment: str, *, ships: bool, fault: Fault | None = None) -> Endi
         patience_s=30.0,
     )
 
-    async def start(wiring: Wiring) -> None:
-        store = await wiring.store()
-        await store.start(workflow_id="o1", type="order", input=values.encode(given))
-        await hint(wiring, "o1")
-
-    async def ship(wiring: Wiring) -> None:
-        store = await wiring.store()
-        body = values.encode({"parcel": "P-1"})
-        await store.send("o1", name="shipped", body=body, message_id="shipping", sent_at=wiring.clock.now())
-        await hint(wiring, "o1")
+    start = HttpCall(
+        method="POST", path=address("order"), value={"id": "o1", "input": values.decode(values.encode(given))}
+    )
+    ship = HttpCall(
+        method="POST",
+        path=address("o1", "messages", "shipped"),
+        headers={"idempotency-key": "shipping"},
+        value={"parcel": "P-1"},
+        life="o1.0",
+    )
 
     async def shop() -> None:
-        await world.callers.until_answered(start)
+        await world.callers.ask(start)
         await world.callers.pause(1)
         if ships:
-            await world.callers.until_answered(ship)
+            await world.callers.ask(ship)
 
     world.callers.spawn(shop())
     finish(world)

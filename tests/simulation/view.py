@@ -1,4 +1,4 @@
-"""One workflow as its stored items show it, decoded from outside: every write is taken in as it is applied."""
+"""One life of a workflow as its stored items show it, decoded from outside, write by write as they are applied."""
 
 from __future__ import annotations
 
@@ -14,8 +14,12 @@ from engine.location import LoopIteration, render
 if TYPE_CHECKING:
     from tests.simulation.dynamo import Change, Write
     from tests.simulation.expressions import Item
+    from tests.simulation.sandbox import Sandbox
 
 ENDED = ("completed", "failed", "cancelled")
+
+PURGED = "purged"
+"""The state, as we call it here, of what is being deleted or gone."""
 
 
 def integer(item: Item | None, name: str) -> int | None:
@@ -64,19 +68,24 @@ class News:
 
 
 class View:
-    """A workflow as stored.
+    """A life of a workflow as stored: from its start until it is purged, after which the id may begin another.
 
     Attributes:
+        life: the id and the number of the life.
         items: sort key -> item.
         pairs: the key-value pairs that its LOG items amount to.
         claims: every change of the epoch.
         ended_us: when it ended, or None while it has not.
         ticket_us: ticket -> when it was given.
         deaths: claims since the last commit that took the lease from a holder that never released.
+        is_purged: whether somebody has begun to delete it.
+        states: every state that it was in, ``PURGED`` at last, and since when.
     """
 
-    def __init__(self, workflow_id: str) -> None:
+    def __init__(self, workflow_id: str, number: int = 0) -> None:
         self.workflow_id = workflow_id
+        self.number = number
+        self.life = f"{workflow_id}.{number}"
         self.items: dict[str, Item] = {}
         self.pairs: dict[bytes, bytes] = {}
         self.claims: list[Claim] = []
@@ -84,6 +93,10 @@ class View:
         self.ticket_us: dict[int, int] = {}
         self.deaths = 0
         self.deaths_max = 0
+        self.is_purged = False
+        self.states: list[tuple[int, str]] = []
+        self._last_head: Item | None = None
+        self._midway: dict[str, tuple[Sandbox, int]] = {}
         self._entries: dict[bytes, Entry] = {}
         self._names: list[str] | None = None
 
@@ -99,13 +112,39 @@ class View:
 
     @property
     def state(self) -> str:
-        """The state that HEAD says."""
-        return string(self.head, "state") or ""
+        """The state that HEAD says, or said at last."""
+        return string(self.head or self._last_head, "state") or ""
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether HEAD was there and is not any more."""
+        return self._last_head is not None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it has ended, and nobody is at work on deleting it."""
+        return self.has_ended and self.is_purged == self.is_gone
 
     @property
     def has_ended(self) -> bool:
         """Whether that is an end."""
         return self.state in ENDED
+
+    def states_since(self, since_us: int) -> set[str]:
+        """Every state that it was in at any time since then."""
+        later = {state for at_us, state in self.states if at_us >= since_us}
+        return later | {state for at_us, state in self.states if at_us < since_us and state == self._state_at(since_us)}
+
+    def _state_at(self, at_us: int) -> str:
+        return [state for since_us, state in self.states if since_us < at_us][-1]
+
+    def is_in_somebodys_hands(self) -> bool:
+        """Whether a process lives that was midway in what a later life would not be safe from.
+
+        That is sending a message or folding the log: a process that is stalled in one of them for over a minute is
+        what nobody promises anything about.
+        """
+        return any(one.is_busy and not one.loop.is_dead and one.invocations == at for one, at in self._midway.values())
 
     def messages(self) -> dict[int, Item]:
         """The inbox, by ticket."""
@@ -122,6 +161,10 @@ class View:
                 self.items.pop(change.sk, None)
             else:
                 self.items[change.sk] = change.new
+            if change.sk == "HEAD":
+                self.is_purged = self.is_purged or "purging_at" in (change.new or {})
+                self._last_head = change.old if change.new is None else None
+            self._note_midway(write.request.sandbox, change)
             if change.sk.startswith("LOG#") and change.new is not None and change.old is None:
                 parts.setdefault(int(change.sk.split("#")[1]), []).append((change.sk, change.new["b"]["B"]))
             if change.sk == "INBOX":
@@ -130,17 +173,25 @@ class View:
         for _, found in sorted(parts.items()):
             self._fold(b"".join(data for _, data in sorted(found)), news)
         self._claim(news)
+        state = PURGED if self.is_purged else self.state
+        if not self.states or self.states[-1][1] != state:
+            self.states.append((write.at_us, state))
         if self.has_ended and self.ended_us is None:
             self.ended_us = write.at_us
         elif not self.has_ended:
             self.ended_us = None
         return news
 
+    def _note_midway(self, sandbox: Sandbox, change: Change) -> None:
+        numbers = [(integer(item, "n"), integer(item, "snapshot_seq")) for item in (change.old, change.new)]
+        if (change.sk in ("INBOX", "HEAD") and numbers[0] != numbers[1]) or change.sk.startswith("SNAP#"):
+            self._midway[sandbox.name] = (sandbox, sandbox.invocations)
+
     def _claim(self, news: News) -> None:
         before, after = integer(news.head_before, "epoch") or 0, integer(news.head, "epoch") or 0
         if news.is_commit:
             self.deaths = 0
-        if news.head_before is None or before == after:
+        if news.head_before is None or news.head is None or before == after:
             return
         sandbox = news.write.request.sandbox
         self.claims.append(Claim(epoch=after, sandbox=sandbox.name, role=sandbox.role, at_us=news.write.at_us))

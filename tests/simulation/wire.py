@@ -51,6 +51,10 @@ class Service(Protocol):
         """The answer of a service that is ``throttled``, sees a ``conflict``, or finds the request ``in progress``."""
 
 
+class ProcessDiedError(Exception):
+    """The process that handled a call died, or its answer was lost: the caller has none."""
+
+
 def answer_error(code: str, operation: str, *, status: int = 400, **more: Any) -> Exception:
     """An error as the client raises it."""
     response = {"Error": {"Code": code, "Message": code}, "ResponseMetadata": {"HTTPStatusCode": status}, **more}
@@ -59,11 +63,12 @@ def answer_error(code: str, operation: str, *, status: int = 400, **more: Any) -
 
 
 class Wire:
-    """Carries the calls of every process, and counts them."""
+    """Carries the calls of every process, and counts them; at ``quiet_us`` none is under way that was given up."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.calls = 0
+        self.quiet_us = 0
         self._outage_until_us = 0
 
     async def call(self, sandbox: Sandbox, service: Service, operation: str, arguments: dict[str, Any]) -> Any:
@@ -126,6 +131,7 @@ class Wire:
             case "late" | "in progress":
                 assert fault is not None
                 late_s = fault.amount * (LATE_S_MAX if kind == "late" else 1.0)
+                self.quiet_us = max(self.quiet_us, timeline.now_us + int((there_s + late_s) * 1e6))
                 timeline.after(there_s + late_s, self._arrive, request, service, None, None, True)  # noqa: FBT003
                 if kind == "late":
                     error = ReadTimeoutError(endpoint_url="simulated")

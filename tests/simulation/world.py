@@ -1,34 +1,40 @@
-"""A world: one virtual time, one table, one queue, Lambda, callers, and eight checkers that look from outside."""
+"""A world: one virtual time, one table, one queue, Lambda, callers, and checkers that look from outside."""
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from adapters.dynamodb import purge
 from engine.ids import Ids
 from engine.registry import Workflow
 from tests.simulation.actors import Callers
+from tests.simulation.answer_laws import AnswersAreTrue, ListingIsPlausible, Remembered
 from tests.simulation.author import Author
 from tests.simulation.dynamo import Dynamo
 from tests.simulation.expectation import Expectation
 from tests.simulation.functions import Functions
 from tests.simulation.going_on_laws import DueWhenReady, EndsAsItWould, MessagesOnce
-from tests.simulation.laws import BreachError, CommittedStepsStay, EndedStaysEnded, Law, OneHolder
+from tests.simulation.laws import BreachError, CommittedStepsStay, EndedStaysEnded, Law, Listing, OneHolder
 from tests.simulation.ledger import Ledger
+from tests.simulation.outside_laws import PurgedIsGone, SignalsOnce
 from tests.simulation.programs import generate
 from tests.simulation.queueing import Schedules, Sqs
+from tests.simulation.sandbox import Sandbox
 from tests.simulation.stored_laws import AllOrNothing, HistoryGrows
 from tests.simulation.timeline import ProcessLoop, Timeline
 from tests.simulation.view import ENDED, View
 from tests.simulation.wire import Wire
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from tests.simulation.dynamo import Change, Write
+    from tests.simulation.http import HttpAnswer, HttpCall
     from tests.simulation.plan import Fault, Plan
     from tests.simulation.programs import Program
-    from tests.simulation.sandbox import Sandbox
+    from tests.simulation.view import News
     from tests.simulation.wire import Request, Service
 
 START_MS = 1_767_225_600_000
@@ -41,6 +47,11 @@ LAWS: tuple[type[Law], ...] = (
     HistoryGrows,
     EndedStaysEnded,
     EndsAsItWould,
+    PurgedIsGone,
+    SignalsOnce,
+    ListingIsPlausible,
+    AnswersAreTrue,
+    Remembered,
 )
 PATIENCE_S = 2 * 3600.0
 """How long a world may take after the calm, its own waits and a sweep for each of them aside."""
@@ -48,7 +59,10 @@ PATIENCE_S = 2 * 3600.0
 AFTERGLOW_S = 400.0
 """How long a world goes on when all has ended: what is still under way must do no harm."""
 
-STEPS_MAX = 400_000
+STEPS_MAX = 600_000
+
+PURGE_BATCH_ITEMS = 3
+"""So many items a purge deletes at once here: in production a transaction holds more than a world makes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +101,10 @@ class World:
         self.schedules = Schedules(self)
         self.application = WorkflowSource()
         self.functions = Functions(self)
+        self.service = Sandbox(self, "dynamodb", role="service", skew_ms=0)
         self.ledger = Ledger(self)
         self.views: dict[str, View] = {}
+        self.lives: dict[str, View] = {}
         self.stories: dict[str, Story] = {}
         self.told: set[str] = set()
         self.answering_s = 0.0
@@ -160,35 +176,55 @@ class World:
             if change.pk != "\0":
                 by_workflow.setdefault(change.pk, []).append(change)
         for workflow_id, changes in by_workflow.items():
-            view = self.views.get(workflow_id)
-            if view is None:
-                view = self.views[workflow_id] = View(workflow_id)
+            view = self._view_for(workflow_id, changes)
             news = view.take(write, changes)
             if (news.head_before is not None and news.is_commit) or view.state in ENDED:
                 self.note(f"{workflow_id} is {view.state}, commit {(news.head or {}).get('seq', {}).get('N')}")
-            try:
-                for law in self._laws:
-                    law.wrote(view, news)
-            except BreachError as breach:
-                self._broke(breach)
+            self._ask_laws(functools.partial(_tell_write, view=view, news=news))
+
+    def _view_for(self, workflow_id: str, changes: list[Change]) -> View:
+        view = self.views.get(workflow_id)
+        begins = any(change.sk == "HEAD" and change.old is None for change in changes)
+        if view is None or (view.is_gone and begins):
+            view = View(workflow_id, 0 if view is None else view.number + 1)
+            self.views[workflow_id] = self.lives[view.life] = view
+        return view
+
+    def _ask_laws(self, ask: Callable[[Law], None]) -> None:
+        try:
+            for law in self._laws:
+                ask(law)
+        except BreachError as breach:
+            self._broke(breach)
 
     def ran(self, workflow_id: str, path: str, process: str) -> None:
         """A body, or the workflow's own code, was entered."""
         self.note(f"{process} runs {path or 'the code'} of {workflow_id}")
-        try:
-            for law in self._laws:
-                law.ran(self.views[workflow_id], path, process)
-        except BreachError as breach:
-            self._broke(breach)
+        view = self.run_by(workflow_id, process)
+        self._ask_laws(lambda law: law.ran(view, path, process))
 
-    def acknowledged(self, workflow_id: str, message_id: str) -> None:
+    def run_by(self, workflow_id: str, process: str) -> View:
+        """The life of a workflow that a process works for: the last one that it claimed."""
+        view = self.views[workflow_id]
+        for number in range(view.number, -1, -1):
+            life = self.lives[f"{workflow_id}.{number}"]
+            if any(claim.sandbox == process for claim in life.claims):
+                return life
+        return view
+
+    def acknowledged(self, life: str, message_id: str) -> None:
         """A sender was told that its message is accepted."""
         self.note(f"{message_id} is acknowledged")
-        try:
-            for law in self._laws:
-                law.acknowledged(self.views[workflow_id], message_id)
-        except BreachError as breach:
-            self._broke(breach)
+        self._ask_laws(lambda law: law.acknowledged(self.lives[life], message_id))
+
+    def answered(self, call: HttpCall, answer: HttpAnswer) -> None:
+        """A caller has an answer of the HTTP API."""
+        self._ask_laws(lambda law: law.answered(call, answer))
+
+    def listed(self, listing: Listing) -> None:
+        """A caller has paged through a listing."""
+        self.note(f"{len(listing.found)} workflows are listed for {listing.query}")
+        self._ask_laws(lambda law: law.listed(listing))
 
     # --- what goes wrong --------------------------------------------------------------------------------------------
 
@@ -238,7 +274,8 @@ class World:
         """Let a workflow with this program be part of the world."""
         story = Story(workflow_id=workflow_id, program=program, expected=Expectation(program))
         self.stories[workflow_id] = story
-        self.application.workflows[workflow_id] = Workflow(workflow_id, Author(program, self.ledger).run)
+        author = Author(program, story.expected, self.ledger)
+        self.application.workflows[workflow_id] = Workflow(workflow_id, author.run)
         return story
 
     def populate(self) -> None:
@@ -252,10 +289,12 @@ class World:
         random_bytes = Ids.__init__.__defaults__
         entropy = self.plan.chance
         Ids.__init__.__defaults__ = (lambda count: int(entropy("ids") * 2**52).to_bytes(count, "big"),)
+        batch_items, purge._BATCH_ITEMS = purge._BATCH_ITEMS, PURGE_BATCH_ITEMS
         try:
             self._play()
         finally:
             Ids.__init__.__defaults__ = random_bytes
+            purge._BATCH_ITEMS = batch_items
             self.ledger.is_closed = True
             for sandbox in self.functions.sandboxes:
                 sandbox.loop.dismantle()
@@ -269,7 +308,7 @@ class World:
         self.callers.begin()
         timeline = self.timeline
         waits_s = sum(story.expected.waits_s for story in self.stories.values())
-        limit_s = min(self.weather.calm_s, 3_600.0) + 2 * waits_s + PATIENCE_S
+        limit_s = min(self.weather.calm_s, 3_600.0) + 4 * waits_s + PATIENCE_S
         end_s = limit_s
         while self.breach is None and timeline.now_s < end_s and timeline.steps < STEPS_MAX:
             if not timeline.step():
@@ -283,7 +322,7 @@ class World:
     def _is_over(self) -> bool:
         if not self.callers.are_done:
             return False
-        return self.stories.keys() <= self.views.keys() and all(view.has_ended for view in self.views.values())
+        return self.stories.keys() <= self.views.keys() and all(view.is_settled for view in self.views.values())
 
     def _check_end(self) -> None:
         errors = [error for sandbox in self.functions.sandboxes for error in sandbox.loop.errors]
@@ -292,11 +331,11 @@ class World:
             return
         if not self.callers.are_done:
             self.bug("a caller never got its answer")
-        try:
-            for law in self._laws:
-                law.ended()
-        except BreachError as breach:
-            self._broke(breach)
+        self._ask_laws(lambda law: law.ended())
+
+
+def _tell_write(law: Law, view: View, news: News) -> None:
+    law.wrote(view, news)
 
 
 __all__ = ["LAWS", "ProcessLoop", "Story", "World"]
