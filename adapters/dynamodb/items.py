@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from adapters.dynamodb.expressions import Change, Item, binary, number, text
-from adapters.dynamodb.limits import DUE_SHARDS, ID_BYTES_MAX, LIST_SHARDS, TAGS_BYTES_MAX, TOKEN_BYTES, TYPE_BYTES_MAX
+from adapters.dynamodb.limits import (
+    DUE_SHARDS,
+    ID_BYTES_MAX,
+    LIST_SHARDS,
+    TAGS_BYTES_MAX,
+    TAGS_MAX,
+    TOKEN_BYTES,
+    TYPE_BYTES_MAX,
+)
 from adapters.dynamodb.schema import DUE_AT, DUE_SHARD, LIST_AT, LIST_TYPE, PARTITION_KEY, SORT_KEY, TTL
 from engine.entry import Message
 from engine.errors import InvalidIdError
@@ -41,6 +49,7 @@ _COUNTERS = (
     "gap_n",
     "gap_at",
     "purging_at",
+    "is_unique",
 )
 _OPTIONAL_TEXTS = ("owner", "flush")
 
@@ -65,6 +74,7 @@ class Head(Struct, frozen=True, kw_only=True):
         gap_n: tickets up to this one were first missed at ``gap_at``; 0 where none is missed.
         input_digest: a hash of the input.
         purging_at: when somebody last began to delete the workflow; 0 where nobody has.
+        is_unique: whether it was started as the only one of its type with exactly its tags.
     """
 
     workflow_id: str
@@ -94,6 +104,7 @@ class Head(Struct, frozen=True, kw_only=True):
     gap_at: int = 0
     input_digest: bytes = b""
     purging_at: int = 0
+    is_unique: bool = False
 
 
 def key(workflow_id: str, sort_key: str) -> Item:
@@ -186,7 +197,7 @@ def encode_head(head: Head) -> Item:
             item[name] = number(value)
     for name in _COUNTERS:
         if getattr(head, name):
-            item[name] = number(getattr(head, name))
+            item[name] = number(int(getattr(head, name)))
     for name in _OPTIONAL_TEXTS:
         if getattr(head, name):
             item[name] = text(getattr(head, name))
@@ -239,6 +250,7 @@ def decode_head(item: Item) -> Head:
         gap_at=integer(item, "gap_at"),
         purging_at=integer(item, "purging_at"),
         input_digest=bytes(item["input_digest"]["B"]) if "input_digest" in item else b"",
+        is_unique="is_unique" in item,
     )
 
 
@@ -333,11 +345,16 @@ def check_type(workflow_type: str) -> None:
 
 
 def check_tags(tags: Mapping[str, str]) -> None:
-    """Raise ``InvalidIdError`` unless all tags are texts and together small enough for HEAD."""
+    """Raise ``InvalidIdError`` unless all tags are texts, and few and small enough for HEAD and a transaction."""
+    if len(tags) > TAGS_MAX:
+        raise InvalidIdError(f"a workflow has at most {TAGS_MAX} tags; this one would have {len(tags)}")
     for name, value in tags.items():
         check_id(name, "tag name")
         if not isinstance(value, str):
             raise InvalidIdError(f"the tag {name!r} is {type(value).__name__}, not text")
-    size = sum(len(name.encode()) + len(value.encode()) for name, value in tags.items())
+    try:
+        size = sum(len(name.encode()) + len(value.encode()) for name, value in tags.items())
+    except UnicodeEncodeError as error:
+        raise InvalidIdError("a tag's value is no valid Unicode text") from error
     if size > TAGS_BYTES_MAX:
         raise InvalidIdError(f"all tags together have at most {TAGS_BYTES_MAX} bytes; these have {size}")

@@ -43,6 +43,7 @@ from adapters.dynamodb.limits import (
     TRANSACTION_RESERVE_BYTES,
 )
 from adapters.dynamodb.schema import TTL
+from adapters.dynamodb.tags import found_actions
 from adapters.dynamodb.tail import tail_item
 from adapters.dynamodb.tickets import Inbox
 from engine.commit import Commit
@@ -53,6 +54,7 @@ from engine.lifecycle import ENDED
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from adapters.dynamodb.beginning import Beginning
     from engine.commit import Reply
 
 
@@ -101,6 +103,8 @@ class Plan(Struct, frozen=True, kw_only=True):
         removed: tickets that leave the inbox.
         added: messages that come (back) into this workflow's own inbox.
         inbox_index: which action holds the inbox to what was last seen of it, or None.
+        place_at: which actions take or leave the place of a unique workflow.
+        child_at: which actions may be refused because of which child, by its number.
     """
 
     actions: list[Action]
@@ -111,6 +115,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     removed: list[int]
     added: list[Message]
     inbox_index: int | None
+    place_at: range
+    child_at: dict[int, int]
 
 
 def flush_id(turn: Turn) -> str:
@@ -217,8 +223,8 @@ def _inbox_after_yield(turn: Turn, after: Head, *, posts: bool) -> Change | None
     return None if turn.inbox.last_ticket else Change(sets={"n": number(0)})
 
 
-def plan_commit(turn: Turn, commit: Commit, posted: Sequence[Posted]) -> Plan:
-    """The transaction for ``commit``, whose outgoing messages have become ``posted``.
+def plan_commit(turn: Turn, commit: Commit, posted: Sequence[Posted], beginnings: Sequence[Beginning] = ()) -> Plan:
+    """The transaction for ``commit``, whose outgoing messages have become ``posted`` and its children ``beginnings``.
 
     Raises:
         CommitTooLarge: it is beyond what one transaction can hold; nothing was written.
@@ -242,6 +248,14 @@ def plan_commit(turn: Turn, commit: Commit, posted: Sequence[Posted]) -> Plan:
     actions += [put_action(encode_message(post.workflow_id, post.message)) for post in posted]
     actions += [_reply_action(head.workflow_id, reply, turn.now) for reply in commit.replies]
     actions += [put_action(tail_item(head.workflow_id, publication)) for publication in commit.published]
+    places, tags = found_actions(head, after)
+    place_at = range(len(actions), len(actions) + len(places))
+    actions += [*places, *tags]
+    child_at: dict[int, int] = {}
+    for number_of, beginning in enumerate(beginnings):
+        guarded = beginning.guarded()
+        child_at |= dict.fromkeys(range(len(actions), len(actions) + len(guarded)), number_of)
+        actions += [*guarded, *beginning.rest()]
     plan = Plan(
         actions=actions,
         head=after,
@@ -251,8 +265,10 @@ def plan_commit(turn: Turn, commit: Commit, posted: Sequence[Posted]) -> Plan:
         removed=removed,
         added=added,
         inbox_index=None if on_inbox is None else 1,
+        place_at=place_at,
+        child_at=child_at,
     )
-    check_size(plan, commit)
+    check_size(plan, commit, beginnings)
     return plan
 
 
@@ -270,18 +286,19 @@ def _moves(workflow_id: str, commit: Commit, inbox: Inbox, posted: Sequence[Post
     return removed, [*commit.returned, *own]
 
 
-def check_size(plan: Plan, commit: Commit) -> None:
+def check_size(plan: Plan, commit: Commit, beginnings: Sequence[Beginning]) -> None:
     """Raise ``CommitTooLarge`` where a plan is beyond what one transaction can hold."""
     messages = [*commit.returned, *(outgoing.message for outgoing in commit.outgoing)]
     bodies = {f"the message {message.id!r}": len(message.body) for message in messages}
     bodies |= {f"the reply to {reply.message_id!r}": len(reply.body) for reply in commit.replies}
     bodies |= {f"the publication {one.name!r} {one.id!r}": len(one.body) for one in commit.published}
-    total = plan.record_bytes + sum(bodies.values())
+    children = {f"the child {beginning.head.workflow_id!r}": beginning.size for beginning in beginnings}
+    total = plan.record_bytes + sum(bodies.values()) + sum(children.values())
     bytes_max = TRANSACTION_BYTES_MAX - TRANSACTION_RESERVE_BYTES
     fits = total <= bytes_max and len(plan.actions) <= TRANSACTION_ACTIONS_MAX
     if fits and max(bodies.values(), default=0) <= MESSAGE_BYTES_MAX:
         return
-    sizes = {f"the key {name.hex()}": len(name) + len(value) for name, value in plan.record.puts} | bodies
+    sizes = {f"the key {name.hex()}": len(name) + len(value) for name, value in plan.record.puts} | bodies | children
     largest = max(sizes, key=sizes.__getitem__, default="nothing")
     raise CommitTooLarge(
         f"a commit of {total} bytes in {len(plan.actions)} actions was refused whole: one transaction holds "

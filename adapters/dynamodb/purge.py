@@ -25,8 +25,9 @@ from adapters.dynamodb.limits import (
 )
 from adapters.dynamodb.partition import whole_query_of
 from adapters.dynamodb.schema import LIST_AT, LIST_TYPE, SORT_KEY
+from adapters.dynamodb.tags import leave_place
 from engine.errors import FencedError, WorkflowNotEndedError, WorkflowNotFoundError
-from engine.lifecycle import ENDED
+from engine.lifecycle import ENDED, WorkflowState
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -61,6 +62,8 @@ async def purge(connection: Connection, workflow_id: str, *, until: int | None) 
     """
     check_id(workflow_id)
     head = await _mark(connection, workflow_id)
+    if head.is_unique and head.state is WorkflowState.FAILED:
+        await _leave_place(connection, head)
     async for batch in _batches(connection, workflow_id):
         await _delete(connection, head, batch)
         if until is not None and connection.clock.now() >= until:
@@ -87,6 +90,16 @@ async def _mark(connection: Connection, workflow_id: str) -> Head:
             raise WorkflowNotFoundError(f"no workflow has the id {workflow_id!r}") from None
         raise WorkflowNotEndedError(f"{workflow_id!r} has not ended: cancel it first, or let it end") from None
     return decode_head(marked)
+
+
+async def _leave_place(connection: Connection, head: Head) -> None:
+    """Free the place of a unique workflow that has failed, unless another one has taken it."""
+    actions = [check_action(key(head.workflow_id, HEAD), _is_ours(head)), leave_place(head)]
+    try:
+        await connection.table.transact(actions, f"purge {connection.ids.new()}")
+    except TransactionRefusedError as refused:
+        if 0 in refused.failed:
+            raise FencedError(f"somebody else purges {head.workflow_id!r}") from None
 
 
 async def _batches(connection: Connection, workflow_id: str) -> AsyncIterator[list[Item]]:

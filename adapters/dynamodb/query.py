@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from adapters.dynamodb.expressions import number, text
 from adapters.dynamodb.items import (
+    ACTIVE,
     DUE_SHARD_NAMES,
     HEAD,
     LIST_GROUPS,
@@ -162,6 +163,13 @@ async def list_workflows(
     return Page(items=items, cursor=_cursor(page[-1]) if len(found) > limit else None)
 
 
+async def oldest_active(table: Table, workflow_type: str, limit: int) -> list[str]:
+    """Ids of the ``limit`` oldest workflows of a type that have not ended, the oldest first; eventually consistent."""
+    queries = [_list_some(table, part, ACTIVE, None, limit, is_forward=True) for part in list_types(workflow_type)]
+    found = sorted(place for places in await asyncio.gather(*queries) for place in places)
+    return [workflow_id for _, workflow_id in found[:limit]]
+
+
 async def known_types(table: Table) -> list[str]:
     """Every workflow type that was ever started, sorted."""
     stored = await table.get(TYPES_KEY)
@@ -172,7 +180,9 @@ _Place = tuple[int, str]
 """When a workflow was created, and its id: where it stands in a listing."""
 
 
-async def _list_some(table: Table, partition: str, group: str, before: _Place | None, limit: int) -> list[_Place]:
+async def _list_some(
+    table: Table, partition: str, group: str, before: _Place | None, limit: int, *, is_forward: bool = False
+) -> list[_Place]:
     # In UTF-8 a digit is below "~"; between "group#" and "group#~" lies exactly the group.
     last = f"{group}#~" if before is None else f"{group}#{before[0]:015d}#{before[1]}"
     arguments: dict[str, Any] = {
@@ -180,7 +190,7 @@ async def _list_some(table: Table, partition: str, group: str, before: _Place | 
         "KeyConditionExpression": "#type = :type AND #at BETWEEN :first AND :last",
         "ExpressionAttributeNames": {"#type": LIST_TYPE, "#at": LIST_AT},
         "ExpressionAttributeValues": {":type": text(partition), ":first": text(f"{group}#"), ":last": text(last)},
-        "ScanIndexForward": False,
+        "ScanIndexForward": is_forward,
     }
     # The end of the range is the last workflow of the page before, which is not wanted again.
     places = [_place(item) async for item in table.query(arguments, limit=limit + 1)]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from adapters.dynamodb import control, inbox, query
+from adapters.dynamodb import control, inbox, peers, query
 from adapters.dynamodb.inbox import Accepted
-from adapters.dynamodb.items import check_id
+from adapters.dynamodb.items import check_id, check_tags, check_type
 from adapters.dynamodb.lease import Claim, Claimed, Claims, Ended, Held, NotDue, NotFound, Purging, Unreadable
 from adapters.dynamodb.limits import LEASE_MS
 from adapters.dynamodb.purge import Purge, purge
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Pairs = list[tuple[bytes, bytes]]
 Delays = list[Overdue]
+WorkflowIds = list[str]
 
 __all__ = [
     "Accepted",
@@ -85,17 +86,27 @@ class Store:
         input: bytes,  # noqa: A002
         tags: Mapping[str, str] | None = None,
         start_at: int | None = None,
+        unique: bool = False,
+        replace_failed: bool = False,
     ) -> Started:
         """Start a workflow, due at once or at ``start_at`` (milliseconds since the epoch); ``input`` is CBOR.
 
-        The same id, type and input again changes nothing and says so.
+        The same id, type and input again changes nothing and says so. So does a ``unique`` start while another unique
+        one of the same type, with exactly these tags, has neither completed nor been cancelled: the answer is that one.
+        With ``replace_failed`` one that has failed does not count.
 
         Raises:
             StartConflictError: the id is taken by another type or input.
             InvalidIdError, ValueTooLargeError: nothing was written.
         """
         return await self._starts.start(
-            workflow_id=workflow_id, workflow_type=type, workflow_input=input, tags=tags or {}, start_at=start_at
+            workflow_id=workflow_id,
+            workflow_type=type,
+            workflow_input=input,
+            tags=tags or {},
+            start_at=start_at,
+            is_unique=unique,
+            may_replace=replace_failed,
         )
 
     async def claim(self, workflow_id: str, *, lease_ms: int = LEASE_MS, deadline_ms: int | None = None) -> Claim:
@@ -173,6 +184,22 @@ class Store:
         """
         now = self._connection.clock.now()
         return await read_tail(self._connection.table, name, topic, after=after, limit=limit, now=now)
+
+    async def find(
+        self,
+        type: str,  # noqa: A002 - the word of the interface
+        tags: Mapping[str, str],
+        *,
+        limit: int = 50,
+        after: str = "",
+    ) -> WorkflowIds:
+        """Ids of workflows of a type that have not ended and have at least ``tags``, in the order of ids.
+
+        Beginning with what comes after the id ``after``. Strongly consistent; without tags see ``DynamoPeers.find``.
+        """
+        check_type(type)
+        check_tags(tags)
+        return await peers.find(self._connection.table, type, tags, limit, after)
 
     async def overdue(self, *, now: int, limit_per_shard: int) -> Delays:
         """Workflows that someone should have looked at by ``now`` (milliseconds), each once."""
