@@ -3,46 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
-from adapters.dynamodb.compaction import compact
-from adapters.dynamodb.errors import AnswerLostError, ConditionFailedError, TransactionRefusedError
-from adapters.dynamodb.inbox import take_ticket
-from adapters.dynamodb.items import HEAD, head_change, key
-from adapters.dynamodb.limits import (
-    COMMIT_BYTES_MAX,
-    COMMIT_MESSAGES_MAX,
-    SEND_SLOW_MS,
-    VALUE_BYTES_MAX,
-    WORKER_POLL_INTERVAL_S,
-)
+from adapters.dynamodb.committing import Committer
+from adapters.dynamodb.limits import COMMIT_BYTES_MAX, COMMIT_MESSAGES_MAX, VALUE_BYTES_MAX, WORKER_POLL_INTERVAL_S
 from adapters.dynamodb.messages import DynamoMessages
-from adapters.dynamodb.plan import Posted, changes_nothing, is_mine, plan_commit
+from adapters.dynamodb.peers import DynamoPeers
 from adapters.dynamodb.table import sleep
 from engine.commit import Alarm, Commit
-from engine.errors import (
-    CallerError,
-    CommitInFlightError,
-    InboxMovedError,
-    StoreUnavailableError,
-    WorkflowEndedError,
-    WorkflowNotFoundError,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from adapters.dynamodb.compaction import Keys
     from adapters.dynamodb.hold import Hold
     from adapters.dynamodb.items import Head
     from adapters.dynamodb.log import Fold
-    from adapters.dynamodb.plan import Plan
     from adapters.dynamodb.table import Connection, Meter
     from adapters.dynamodb.tickets import Inbox
-    from engine.commit import Outgoing, Publication
+    from engine.commit import Publication
     from engine.driver import AbortSignal, Clock
 
 
@@ -56,25 +35,29 @@ class DynamoDriver:
         workflow_id: the workflow's id.
         meter: what this driver's calls have cost so far.
         wakes: how often the workflow was claimed, this time included.
-        has_stale_schedule: whether a commit has made a schedule pointless that has not gone off; to be cleared.
-        signalled: ids of workflows into whose inboxes commits have put messages, to be woken by the caller.
+        on_due: called with the ids of other workflows that a commit has made due, as soon as that is written.
         on_published: called with what a commit publishes once that is written, and never for one that may not be.
     """
 
     def __init__(self, connection: Connection, *, hold: Hold, fold: Fold, inbox: Inbox, keys: Keys) -> None:
-        self._table = connection.table
         self._clock = connection.clock
         self._hold = hold
         self._fold = fold
         self._inbox = inbox
-        self._keys = keys
-        self._commits = 0
-        self._is_committing = False
+        self.on_due: Callable[[Collection[str]], None] = _nobody
+        self.on_published: Callable[[Sequence[Publication]], None] = _nobody
+        self._committer = Committer(
+            connection,
+            hold=hold,
+            fold=fold,
+            inbox=inbox,
+            keys=keys,
+            on_due=self._tell_due,
+            on_published=self._tell_published,
+        )
+        self._peers = DynamoPeers(connection.table)
         self.workflow_id = hold.head.workflow_id
         self.meter: Meter = connection.table.meter
-        self.has_stale_schedule = False
-        self.signalled: set[str] = set()
-        self.on_published: Callable[[Sequence[Publication]], None] = _nobody
         self._messages = DynamoMessages(connection, self.workflow_id, inbox, self.commit)
 
     # --- facts --------------------------------------------------------------------------------------------------
@@ -106,8 +89,8 @@ class DynamoDriver:
 
     @property
     def commit_messages_max(self) -> int:
-        """Messages that one commit may move, where a reply counts twice; the engine divides what is more."""
-        return COMMIT_MESSAGES_MAX
+        """Messages that one commit may move; the engine divides what is more. One that ends it also takes its tags."""
+        return COMMIT_MESSAGES_MAX - len(self._hold.head.tags) - int(self._hold.head.is_unique)
 
     @property
     def deaths(self) -> int:
@@ -128,6 +111,11 @@ class DynamoDriver:
     def message_driver(self) -> DynamoMessages:
         """The inbox."""
         return self._messages
+
+    @property
+    def peers(self) -> DynamoPeers:
+        """The other workflows of its store."""
+        return self._peers
 
     @property
     def type(self) -> str:
@@ -228,7 +216,7 @@ class DynamoDriver:
     @property
     def is_inbox_fresh(self) -> bool:
         """Whether the inbox is as the claim has read it; a yield is refused where a message came since."""
-        return self._commits == 0
+        return self._committer.tries == 0
 
     @property
     def has_outstanding_ticket(self) -> bool:
@@ -243,121 +231,34 @@ class DynamoDriver:
         Raises:
             CommitTooLarge, FencedError, InboxMovedError, CommitInFlightError, StoreUnavailableError: see the port.
             WorkflowNotFoundError, WorkflowEndedError: an outgoing message's target is not there, or takes no more.
+            ChildRefusedError: a child cannot be started.
+            StartConflictError: it is unique, has ended and was to go on, and another one has its place.
         """
-        if self._is_committing:
-            raise CommitInFlightError(f"a commit of {self.workflow_id!r} is in flight; one at a time under one lease")
-        self._is_committing = True
-        try:
-            async with self._hold.lock:
-                self._hold.check()
-                if changes_nothing(commit, self.alarm_at):
-                    return
-                await self._compact()
-                await self._commit(commit)
-        finally:
-            self._is_committing = False
+        await self._committer.commit(commit, self.alarm_at)
 
-    async def _commit(self, commit: Commit) -> None:
-        # Refuse what is too large before tickets are taken for it.
-        plan = self._plan(commit, [self._posted(outgoing, 0) for outgoing in commit.outgoing])
-        began_at = self._clock.now()
-        if commit.outgoing:
-            plan = self._plan(commit, [await self._take_ticket(outgoing) for outgoing in commit.outgoing])
-        self._commits += 1
-        try:
-            await self._write(plan)
-        except (ConditionFailedError, TransactionRefusedError) as refused:
-            await self._judge(plan, refused)
-        except AnswerLostError:
-            await self._look_for(plan)
-        except asyncio.CancelledError:
-            self._hold.lost()
-            raise
-        self._accept(plan, commit)
-        if commit.outgoing and self._clock.now() - began_at > SEND_SLOW_MS:
-            await self._ask_to_be_looked_at(commit)
+    async def compact(self) -> None:
+        """Fold the log now, whether that pays or not, and leave nothing of what it was.
 
-    async def _ask_to_be_looked_at(self, commit: Commit) -> None:
-        """As a slow sender does: the tickets may be taken for a dead sender's by now."""
-        targets = {outgoing.workflow_id for outgoing in commit.outgoing} - {None, self.workflow_id}
-        for target in filter(None, targets):
-            # The messages are there; that one has ended meanwhile, or cannot be reached, is no fault of this commit.
-            with suppress(CallerError, StoreUnavailableError):
-                await take_ticket(self._table, target, self._clock.now())
+        Raises:
+            FencedError, StoreUnavailableError: something is left; done again, it goes too.
+        """
+        await self._committer.compact()
 
-    def _plan(self, commit: Commit, posted: Sequence[Posted]) -> Plan:
-        return plan_commit(self._hold.turn(self._inbox, self._commits), commit, posted)
+    @property
+    def has_stale_schedule(self) -> bool:
+        """Whether a commit has made a schedule pointless that has not gone off; to be cleared."""
+        return self._committer.has_stale_schedule
 
-    def _posted(self, outgoing: Outgoing, ticket: int) -> Posted:
-        target = self.workflow_id if outgoing.workflow_id is None else outgoing.workflow_id
-        return Posted(target, replace(outgoing.message, ticket=ticket))
+    @property
+    def signalled(self) -> Collection[str]:
+        """Ids of workflows that commits have made due: they got a message, or were started."""
+        return self._committer.signalled
 
-    async def _take_ticket(self, outgoing: Outgoing) -> Posted:
-        target = self.workflow_id if outgoing.workflow_id is None else outgoing.workflow_id
-        try:
-            ticket = await take_ticket(self._table, target, self._clock.now())
-        except (WorkflowNotFoundError, WorkflowEndedError) as error:
-            error.workflow_id = target
-            raise
-        if target == self.workflow_id:
-            self._inbox.took_ticket(ticket)
-        return self._posted(outgoing, ticket)
+    def _tell_due(self, workflow_ids: Collection[str]) -> None:
+        self.on_due(workflow_ids)
 
-    async def _write(self, plan: Plan) -> None:
-        if len(plan.actions) > 1:
-            await self._table.transact(plan.actions, plan.head.flush)
-            return
-        # HEAD alone needs no transaction, which costs twice as much.
-        before = self._hold.head
-        await self._table.update(key(self.workflow_id, HEAD), head_change(before, plan.head), is_mine(before))
-
-    async def _judge(self, plan: Plan, refused: ConditionFailedError | TransactionRefusedError) -> None:
-        """Find out what a failed condition means: our own commit whose answer was lost, a fence, a moved inbox."""
-        stored = await self._hold.stored_head()
-        if stored is not None and stored.flush == plan.head.flush:
-            return
-        before = self._hold.head
-        if stored is None or (stored.epoch, stored.seq) != (before.epoch, before.seq):
-            self._hold.fenced()
-        if isinstance(refused, TransactionRefusedError) and plan.inbox_index in refused.failed:
-            raise InboxMovedError(f"a message came for {self.workflow_id!r}") from None
-        self._hold.lost()
-        raise StoreUnavailableError(f"a commit of {self.workflow_id!r} was refused for no reason") from refused
-
-    async def _look_for(self, plan: Plan) -> None:
-        """Return where a commit whose answer was lost is found stored; else nobody can say, and this holder stops."""
-        try:
-            stored = await self._hold.stored_head()
-        except StoreUnavailableError:
-            self._hold.lost()
-            raise
-        if stored is None or stored.flush != plan.head.flush:
-            self._hold.lost()
-            self._hold.check()
-
-    def _accept(self, plan: Plan, commit: Commit) -> None:
-        if self._hold.is_scheduled:
-            self.has_stale_schedule = plan.head.schedule_at is None
-        self._hold.head = plan.head
-        self._hold.has_fired = False
-        self._keys.live += plan.log_keys
-        if plan.log_keys:
-            self._fold.apply(plan.record, plan.record_bytes)
-        self._inbox.apply(removed=plan.removed, added=plan.added)
-        self.signalled |= {outgoing.workflow_id or self.workflow_id for outgoing in commit.outgoing}
-        if commit.published:
-            self.on_published(commit.published)
-
-    async def _compact(self) -> None:
-        if not self._fold.is_worth_compacting:
-            return
-        try:
-            self._hold.head = await compact(self._table, self._hold.head, self._fold, self._keys)
-        except ConditionFailedError:
-            self._hold.fenced()
-        except StoreUnavailableError:
-            # The commit is what matters; whether the store is there at all, it will find out by itself.
-            self._fold.postpone_compaction()
+    def _tell_published(self, published: Sequence[Publication]) -> None:
+        self.on_published(published)
 
     # --- lease --------------------------------------------------------------------------------------------------
 
@@ -393,5 +294,5 @@ class DynamoDriver:
         return waiting is not None and self._inbox.has_any(waiting)
 
 
-def _nobody(_published: Sequence[Publication]) -> None:
-    """There is no bus here: what is published can be read from its tail alone."""
+def _nobody(_told: object) -> None:
+    """Nobody wants to know: who is due is found by the sweeper, and what is published can be read from its tail."""

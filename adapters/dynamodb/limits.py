@@ -52,11 +52,29 @@ TYPE_BYTES_MAX = 255
 TAGS_BYTES_MAX = 8 * 1024
 """Bytes of all tags, keys and values: they are in HEAD, which every commit pays for by the kilobyte. Design choice."""
 
+TAGS_MAX = 16
+"""Tags of one workflow. Design choice: each is an item of the transactions that start and end it, which hold a hundred
+actions."""
+
+TAG_VALUE_BYTES_MAX = 1024
+"""Bytes of a tag's value up to which it is part of a key as it is, and beyond which its hash is. Design choice: with
+type and name it then stays below DynamoDB's 2,048 bytes for a partition key."""
+
+FIND_PAGE_ITEMS = 500
+"""Items of a tag that are read at a time where several tags are asked for. Design choice: some ten read units, so that
+a match that stands near the front costs little."""
+
 DUE_SHARDS = 16
 """Partitions of the index ``due``: each takes about 250 wakes a second, and a sweep reads each once. Design choice."""
 
 LIST_SHARDS = 4
 """Partitions of each type in the index ``list``. Design choice: about a thousand starts a second of one type."""
+
+START_TRIES_MAX = 5
+"""How often a start is tried whose obstacles go away as soon as they are looked at. Design choice."""
+
+REPLANS_MAX = 5
+"""How often a commit is planned anew whose surroundings changed since it was planned. Design choice."""
 
 LEASE_MS = 60_000
 """Default lease. Source: the design."""

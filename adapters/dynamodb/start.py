@@ -1,4 +1,4 @@
-"""Starting a workflow: one transaction that puts HEAD and the input, and that counts once."""
+"""Starting a workflow: one transaction that counts once, and what it means where it is refused."""
 
 from __future__ import annotations
 
@@ -8,49 +8,56 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from adapters.dynamodb import log
+from adapters.dynamodb.beginning import begin
 from adapters.dynamodb.errors import ConditionFailedError, TransactionRefusedError
-from adapters.dynamodb.expressions import Change, Condition, binary, put_action
-from adapters.dynamodb.items import (
-    HEAD,
-    TYPES_KEY,
-    Head,
-    check_id,
-    check_tags,
-    check_type,
-    decode_head,
-    digest,
-    encode_head,
-    key,
-    log_key,
-)
-from adapters.dynamodb.limits import VALUE_BYTES_MAX
-from engine.errors import StartConflictError, StoreUnavailableError, ValueTooLargeError
-from engine.keys import INPUT_KEY
+from adapters.dynamodb.expressions import Change, Condition
+from adapters.dynamodb.items import HEAD, TYPES_KEY, Head, decode_head, key
+from adapters.dynamodb.limits import START_TRIES_MAX
+from adapters.dynamodb.tags import holder_of, place_key
+from engine.errors import StartConflictError, StoreUnavailableError
+from engine.lifecycle import WorkflowState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from adapters.dynamodb.table import Connection
+    from adapters.dynamodb.beginning import Beginning
+    from adapters.dynamodb.table import Connection, Table
 
 
 class Started(Struct, frozen=True, kw_only=True):
-    """A workflow runs; ``created`` says whether this call started it."""
+    """A workflow is there; ``created`` says whether this call started it."""
 
     workflow_id: str
     created: bool
 
 
+class Existing(Struct, frozen=True):
+    """A workflow that serves in place of the one that was to be started: the same, or the one that has its place."""
+
+    head: Head
+
+
+class Replaceable(Struct, frozen=True):
+    """A failed workflow that may be replaced has the place."""
+
+    workflow_id: str
+
+
+class Gone(Struct, frozen=True):
+    """Whatever was in the way is not there any more: the same start again may succeed."""
+
+
+Obstacle = Existing | Replaceable | Gone
+"""What a refused start met."""
+
+
 class Starts:
     """Starts workflows in one table."""
 
-    __slots__ = ("_clock", "_ids", "_known_types", "_table")
+    __slots__ = ("_connection",)
 
     def __init__(self, connection: Connection) -> None:
-        self._table = connection.table
-        self._clock = connection.clock
-        self._ids = connection.ids
-        self._known_types: set[str] = set()
+        self._connection = connection
 
     async def start(
         self,
@@ -60,6 +67,8 @@ class Starts:
         workflow_input: bytes,
         tags: Mapping[str, str],
         start_at: int | None,
+        is_unique: bool,
+        may_replace: bool,
     ) -> Started:
         """Start a workflow, due at once or at ``start_at`` (milliseconds since the epoch); the input is CBOR.
 
@@ -67,65 +76,87 @@ class Starts:
             StartConflictError: the id is taken by another type or input, or is being purged.
             InvalidIdError, ValueTooLargeError: nothing was written.
         """
-        check_id(workflow_id)
-        check_type(workflow_type)
-        check_tags(tags)
-        if len(workflow_input) > VALUE_BYTES_MAX:
-            raise ValueTooLargeError(f"the input has {len(workflow_input)} bytes; {VALUE_BYTES_MAX} is the most")
-        await self._know(workflow_type)
-        now = self._clock.now()
-        is_later = start_at is not None and start_at > now
-        head = Head(
+        beginning = begin(
             workflow_id=workflow_id,
-            type=workflow_type,
-            tags=dict(tags),
-            # Not 0: a holder that slept through the purge of an earlier life must never meet its own epoch again.
-            epoch=now,
-            seq=1,
-            wake_at=start_at if is_later else None,
-            due_at=start_at if is_later else now,
-            created_at=now,
-            updated_at=now,
-            input_digest=digest(workflow_input),
+            workflow_type=workflow_type,
+            workflow_input=workflow_input,
+            tags=tags,
+            now=self._connection.clock.now(),
+            start_at=start_at,
+            is_unique=is_unique,
+            may_replace=may_replace,
         )
-        return await self._write(head, workflow_input)
+        await know(self._connection, workflow_type)
+        return await self._write(beginning)
 
-    async def _write(self, head: Head, workflow_input: bytes) -> Started:
-        parts = log.cut(log.encode(log.Record(puts=[(INPUT_KEY, workflow_input)])))
-        head = replace(head, log_items=len(parts))
-        actions = [put_action(encode_head(head), Condition("attribute_not_exists(#pk)"))]
-        actions += [
-            put_action({**key(head.workflow_id, log_key(head.seq, part)), "b": binary(data)})
-            for part, data in enumerate(parts)
-        ]
-        try:
-            await self._table.transact(actions, f"start {self._ids.new()}")
-        except TransactionRefusedError as refused:
-            return await self._compare(head, refused)
-        return Started(workflow_id=head.workflow_id, created=True)
+    async def _write(self, beginning: Beginning) -> Started:
+        table, ids = self._connection.table, self._connection.ids
+        was_ambiguous = False
+        for _ in range(START_TRIES_MAX):
+            try:
+                await table.transact([*beginning.guarded(), *beginning.rest()], f"start {ids.new()}")
+            except TransactionRefusedError as refused:
+                was_ambiguous = was_ambiguous or refused.is_ambiguous
+                obstacle = await look_at_obstacle(table, beginning)
+            else:
+                return Started(workflow_id=beginning.head.workflow_id, created=True)
+            if isinstance(obstacle, Existing):
+                return _as_started(beginning, obstacle.head, was_ambiguous=was_ambiguous)
+            beginning = past(beginning, obstacle)
+        raise StoreUnavailableError(f"{beginning.head.workflow_id!r}: what was in the way of its start kept changing")
 
-    async def _compare(self, head: Head, refused: TransactionRefusedError) -> Started:
-        stored = await self._table.get(key(head.workflow_id, HEAD))
-        if stored is None:
-            raise StoreUnavailableError(f"{head.workflow_id!r} was there and is gone") from refused
-        there = decode_head(stored)
-        if there.purging_at:
-            raise StartConflictError(f"a workflow {head.workflow_id!r} is being purged; start it again once it is gone")
-        if (there.type, there.input_digest) != (head.type, head.input_digest):
-            raise StartConflictError(
-                f"a workflow {head.workflow_id!r} exists already with another "
-                f"{'input' if there.type == head.type else 'type'}"
-            )
-        # Only a try of ours whose answer was lost can have been refused by itself.
-        is_ours = refused.is_ambiguous and there.created_at == head.created_at
-        return Started(workflow_id=head.workflow_id, created=is_ours)
 
-    async def _know(self, workflow_type: str) -> None:
-        """Remember the type, so that a listing of all types finds it; once a process, before the first such start."""
-        if workflow_type in self._known_types:
-            return
-        is_new = Condition("NOT contains(#types, :type)", {":type": {"S": workflow_type}})
-        change = Change(unions={"types": [workflow_type]})
-        with suppress(ConditionFailedError):
-            await self._table.update(TYPES_KEY, change, is_new)
-        self._known_types.add(workflow_type)
+def _as_started(beginning: Beginning, existing: Head, *, was_ambiguous: bool) -> Started:
+    new = beginning.head
+    # Only a try of ours whose answer was lost can have been refused by itself.
+    is_ours = was_ambiguous and (existing.workflow_id, existing.created_at) == (new.workflow_id, new.created_at)
+    return Started(workflow_id=existing.workflow_id, created=is_ours)
+
+
+async def look_at_obstacle(table: Table, beginning: Beginning) -> Obstacle:
+    """What was in the way of a start that was refused.
+
+    Raises:
+        StartConflictError: a workflow that cannot serve in its place.
+    """
+    new = beginning.head
+    there = await _find(table, new.workflow_id)
+    if there is not None:
+        if (there.type, there.input_digest) == (new.type, new.input_digest):
+            return Existing(there)
+        raise StartConflictError(
+            f"a workflow {new.workflow_id!r} exists already with another "
+            f"{'input' if there.type == new.type else 'type'}"
+        )
+    place = await table.get(place_key(new.type, new.tags)) if new.is_unique else None
+    holder = None if place is None else await _find(table, holder_of(place))
+    if holder is None or holder.state in (WorkflowState.COMPLETED, WorkflowState.CANCELLED):
+        # It ended, or was purged, between these two looks or before the first.
+        return Gone()
+    if holder.state is WorkflowState.FAILED and beginning.may_replace:
+        return Replaceable(holder.workflow_id)
+    return Existing(holder)
+
+
+def past(beginning: Beginning, obstacle: Replaceable | Gone) -> Beginning:
+    """The start that may succeed where the one before was refused."""
+    return replace(beginning, replaced=obstacle.workflow_id if isinstance(obstacle, Replaceable) else None)
+
+
+async def _find(table: Table, workflow_id: str) -> Head | None:
+    stored = await table.get(key(workflow_id, HEAD))
+    head = None if stored is None else decode_head(stored)
+    if head is not None and head.purging_at:
+        raise StartConflictError(f"a workflow {workflow_id!r} is being purged; start it again once it is gone")
+    return head
+
+
+async def know(connection: Connection, workflow_type: str) -> None:
+    """Remember a type, so that a listing of all types finds it; once a process, before the first such start."""
+    if workflow_type in connection.known_types:
+        return
+    is_new = Condition("NOT contains(#types, :type)", {":type": {"S": workflow_type}})
+    change = Change(unions={"types": [workflow_type]})
+    with suppress(ConditionFailedError):
+        await connection.table.update(TYPES_KEY, change, is_new)
+    connection.known_types.add(workflow_type)

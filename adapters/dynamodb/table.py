@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from adapters.dynamodb.errors import (
     AnswerLostError,
@@ -148,12 +148,15 @@ class Table:
         attributes: Item = answer.get("Attributes", {})
         return attributes
 
-    async def query(self, arguments: dict[str, Any], *, limit: int | None = None) -> AsyncIterator[Item]:
-        """Every item that a Query finds, page after page, at most ``limit`` of them."""
+    async def query(
+        self, arguments: dict[str, Any], *, limit: int | None = None, page: int | None = None
+    ) -> AsyncIterator[Item]:
+        """Every item that a Query finds, page after page, at most ``limit`` of them, and ``page`` of them at a time."""
         start: dict[str, Any] = {}
         left = limit
         while left is None or left > 0:
-            page_limit = {} if left is None else {"Limit": left}
+            most = min((bound for bound in (left, page) if bound is not None), default=None)
+            page_limit = {} if most is None else {"Limit": most}
             answer = await self._call(self._client.query, arguments | start | page_limit, is_write=False)
             for item in answer.get("Items", []):
                 yield item
@@ -255,15 +258,16 @@ class Table:
 
 
 class Connection(Struct, frozen=True):
-    """What every room of the store needs: the table, the time, new ids."""
+    """What every room of the store needs: the table, the time, new ids, and which types the table is known to know."""
 
     table: Table
     clock: Clock
     ids: Ids
+    known_types: set[str] = field(default_factory=set)
 
     def metered(self) -> Connection:
         """The same, with a meter of its own."""
-        return Connection(self.table.metered(), self.clock, self.ids)
+        return Connection(self.table.metered(), self.clock, self.ids, self.known_types)
 
 
 def _verdict(error: Exception, *, is_ambiguous: bool) -> Verdict:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from adapters.dynamodb.store import NotDue
-from engine.commit import Alarm, Commit, Publication
+from engine.commit import Alarm, Child, Commit
 from engine.lifecycle import WorkflowState
 
 if TYPE_CHECKING:
@@ -27,11 +27,34 @@ async def test_a_start(ministack_place: Place) -> None:
     store = ministack_place.store
     await store.start(workflow_id="first", type="order", input=b"\x01")
     before = store.meter.write_units
-    await store.start(workflow_id="w", type="order", input=b"\x01", tags={"customer": "7"})
+    await store.start(workflow_id="w", type="order", input=b"\x01")
     assert store.meter.write_units - before == 6
     before = store.meter.write_units
     await store.start(workflow_id="w", type="order", input=b"\x01")
     assert store.meter.write_units == before
+
+
+async def test_tags_a_place_and_children(ministack_place: Place) -> None:
+    place = ministack_place
+    driver = await place.started("first")
+    costs = []
+    for tags, unique in (({"customer": "7"}, False), ({"customer": "7", "city": "Ulm"}, False), ({"a": "b"}, True)):
+        before = place.store.meter.write_units
+        workflow_id = f"w{len(costs)}"
+        await place.store.start(workflow_id=workflow_id, type="order", input=b"\x01", tags=tags, unique=unique)
+        costs.append(place.store.meter.write_units - before)
+    # Each tag is two, and so is a place; both again with the end.
+    assert costs == [8, 10, 10]
+    ended = Commit(puts=STEP.puts, alarm=Alarm(None), state=WorkflowState.COMPLETED)
+    assert await cost_of(await place.claimed("w1"), ended) == 9 + 4
+    assert await cost_of(await place.claimed("w2"), ended) == 9 + 4
+    assert await cost_of(await place.started("w3"), ended) == 9
+    child = Child(workflow_id="child", workflow_type="order", workflow_input=b"\x01")
+    assert await cost_of(driver, Commit(puts=STEP.puts, children=[child])) == 4 + 6
+    before = driver.meter.read_units
+    assert await driver.peers.find("order", {"customer": "7"}, 10) == ["w0"]
+    await driver.peers.peek("child")
+    assert driver.meter.read_units - before == 2
 
 
 async def test_a_claim_a_step_a_yield_and_an_end(ministack_place: Place) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from adapters.dynamodb import compaction, driver, hold, inbox, lease, log, partition, plan, table, tickets
+from adapters.dynamodb import committing, compaction, hold, inbox, lease, log, partition, plan, table, tickets
 from adapters.dynamodb.expressions import Change, Condition
 from adapters.dynamodb.inbox import Accepted
 from engine import storage
@@ -111,7 +111,7 @@ def _fence(expression: str, *names: str) -> list[Patch]:
         values = is_mine(head).values
         return Condition(expression, {name: values[name] for name in names})
 
-    return [(module, "is_mine", mutant) for module in (plan, driver, hold)]
+    return [(module, "is_mine", mutant) for module in (plan, committing, hold)]
 
 
 def _no_fence() -> list[Patch]:

@@ -1,0 +1,94 @@
+"""A workflow that is to be started: what a start writes, from outside or within another workflow's commit. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from adapters.dynamodb import log
+from adapters.dynamodb.expressions import Condition, binary, put_action
+from adapters.dynamodb.items import Head, check_id, check_tags, check_type, digest, encode_head, key, log_key
+from adapters.dynamodb.limits import VALUE_BYTES_MAX
+from adapters.dynamodb.tags import tag_items, take_place
+from engine.errors import ValueTooLargeError
+from engine.keys import INPUT_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from adapters.dynamodb.expressions import Action
+
+
+class Beginning(Struct, frozen=True, kw_only=True):
+    """One start, ready to be written.
+
+    Attributes:
+        head: HEAD of the new workflow.
+        parts: its input, as the items of its log.
+        may_replace: where it is unique: one that has failed does not stand in its way.
+        replaced: the workflow whose place it takes, because that one has failed; None where the place is free.
+    """
+
+    head: Head
+    parts: list[bytes]
+    may_replace: bool = False
+    replaced: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of input and tags that it writes, at most a little less than of all its items."""
+        tags = sum(len(name.encode()) + len(value.encode()) for name, value in self.head.tags.items())
+        return sum(map(len, self.parts)) + tags * (1 + len(self.head.tags))
+
+    def guarded(self) -> list[Action]:
+        """The actions that may be refused: HEAD, which must not be there, and its place where it is unique."""
+        put = put_action(encode_head(self.head), Condition("attribute_not_exists(#pk)"))
+        return [put, *(take_place(self.head, self.replaced) if self.head.is_unique else [])]
+
+    def rest(self) -> list[Action]:
+        """The actions that are never refused: the input, and an item for each tag."""
+        workflow_id, seq = self.head.workflow_id, self.head.seq
+        logs = [{**key(workflow_id, log_key(seq, part)), "b": binary(data)} for part, data in enumerate(self.parts)]
+        return [put_action(item) for item in (*logs, *tag_items(self.head))]
+
+
+def begin(
+    *,
+    workflow_id: str,
+    workflow_type: str,
+    workflow_input: bytes,
+    tags: Mapping[str, str],
+    now: int,
+    start_at: int | None = None,
+    is_unique: bool = False,
+    may_replace: bool = False,
+) -> Beginning:
+    """The start of a workflow that is due at once or at ``start_at``; times are milliseconds since the epoch.
+
+    Raises:
+        InvalidIdError, ValueTooLargeError: there can be no such workflow.
+    """
+    check_id(workflow_id)
+    check_type(workflow_type)
+    check_tags(tags)
+    if len(workflow_input) > VALUE_BYTES_MAX:
+        raise ValueTooLargeError(f"the input has {len(workflow_input)} bytes; {VALUE_BYTES_MAX} is the most")
+    parts = log.cut(log.encode(log.Record(puts=[(INPUT_KEY, workflow_input)])))
+    later = start_at if start_at is not None and start_at > now else None
+    head = Head(
+        workflow_id=workflow_id,
+        type=workflow_type,
+        tags=dict(tags),
+        # Not 0: a holder that slept through the purge of an earlier life must never meet its own epoch again.
+        epoch=now,
+        seq=1,
+        log_items=len(parts),
+        wake_at=later,
+        due_at=now if later is None else later,
+        created_at=now,
+        updated_at=now,
+        input_digest=digest(workflow_input),
+        is_unique=is_unique,
+    )
+    return Beginning(head=head, parts=parts, may_replace=may_replace)

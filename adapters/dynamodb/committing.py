@@ -1,0 +1,256 @@
+"""How a holder's commits are written: one at a time, each once, and what a refusal means."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from adapters.dynamodb.children import Births
+from adapters.dynamodb.compaction import compact
+from adapters.dynamodb.errors import AnswerLostError, ConditionFailedError, TransactionRefusedError
+from adapters.dynamodb.inbox import take_ticket
+from adapters.dynamodb.items import HEAD, head_change, key
+from adapters.dynamodb.limits import REPLANS_MAX, SEND_SLOW_MS
+from adapters.dynamodb.plan import Posted, changes_nothing, is_mine, plan_commit
+from engine.errors import (
+    CallerError,
+    CommitInFlightError,
+    InboxMovedError,
+    StartConflictError,
+    StoreUnavailableError,
+    WorkflowEndedError,
+    WorkflowNotFoundError,
+)
+from engine.lifecycle import ENDED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from adapters.dynamodb.compaction import Keys
+    from adapters.dynamodb.hold import Hold
+    from adapters.dynamodb.log import Fold
+    from adapters.dynamodb.plan import Plan
+    from adapters.dynamodb.table import Connection
+    from adapters.dynamodb.tickets import Inbox
+    from engine.commit import Commit, Outgoing, Publication
+
+
+class Committer:
+    """Writes the commits of one holder.
+
+    As soon as one is written, ``on_due`` is called with the ids of other workflows that it has made due, and
+    ``on_published`` with what it publishes; neither may raise.
+
+    Attributes:
+        tries: how many transactions were tried.
+        has_stale_schedule: whether a commit has made a schedule pointless that has not gone off; to be cleared.
+        signalled: ids of workflows that commits have made due.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        hold: Hold,
+        fold: Fold,
+        inbox: Inbox,
+        keys: Keys,
+        on_due: Callable[[Collection[str]], None],
+        on_published: Callable[[Sequence[Publication]], None],
+    ) -> None:
+        self._connection = connection
+        self._table = connection.table
+        self._clock = connection.clock
+        self._workflow_id = hold.head.workflow_id
+        self._hold = hold
+        self._fold = fold
+        self._inbox = inbox
+        self._keys = keys
+        self._is_committing = False
+        self.tries = 0
+        self.has_stale_schedule = False
+        self.signalled: set[str] = set()
+        self._on_due = on_due
+        self._on_published = on_published
+
+    async def commit(self, commit: Commit, alarm_at: int | None) -> None:
+        """Apply ``commit`` whole, in one transaction, or raise and apply nothing; ``alarm_at`` is the alarm until now.
+
+        Raises:
+            CommitTooLarge, FencedError, InboxMovedError, CommitInFlightError, StoreUnavailableError: see the port.
+            WorkflowNotFoundError, WorkflowEndedError: an outgoing message's target is not there, or takes no more.
+            ChildRefusedError: a child cannot be started.
+            StartConflictError: it is unique, has ended and was to go on, and another one has its place.
+        """
+        if self._is_committing:
+            raise CommitInFlightError(f"a commit of {self._workflow_id!r} is in flight; one at a time under one lease")
+        self._is_committing = True
+        try:
+            async with self._hold.lock:
+                self._hold.check()
+                if changes_nothing(commit, alarm_at):
+                    return
+                await self._compact()
+                await self._commit(commit)
+        finally:
+            self._is_committing = False
+
+    async def _commit(self, commit: Commit) -> None:
+        births = Births(self._connection, self._hold.head, commit.children)
+        # Refuse what is too large before tickets are taken for it.
+        self._plan(commit, [self._posted(outgoing, 0) for outgoing in commit.outgoing], births)
+        began_at = self._clock.now()
+        await births.prepare()
+        posted = [await self._take_ticket(outgoing) for outgoing in commit.outgoing]
+        plan = await self._written(commit, posted, births)
+        self._accept(plan, commit)
+        if commit.outgoing and self._clock.now() - began_at > SEND_SLOW_MS:
+            await self._ask_to_be_looked_at(commit)
+
+    async def _written(self, commit: Commit, posted: Sequence[Posted], births: Births) -> Plan:
+        """The plan that was written: planned anew where what it stands on has changed, and is none of its business."""
+        for _ in range(REPLANS_MAX):
+            plan = self._plan(commit, posted, births)
+            self.tries += 1
+            try:
+                await self._write(plan)
+            except (ConditionFailedError, TransactionRefusedError) as refused:
+                if not await self._was_mine(plan, refused, births):
+                    continue
+            except AnswerLostError:
+                await self._look_for(plan)
+            except asyncio.CancelledError:
+                self._hold.lost()
+                raise
+            return plan
+        raise StoreUnavailableError(f"a commit of {self._workflow_id!r} met something else each time it was planned")
+
+    async def _ask_to_be_looked_at(self, commit: Commit) -> None:
+        """As a slow sender does: the tickets may be taken for a dead sender's by now."""
+        targets = {outgoing.workflow_id for outgoing in commit.outgoing} - {None, self._workflow_id}
+        for target in filter(None, targets):
+            # The messages are there; that one has ended meanwhile, or cannot be reached, is no fault of this commit.
+            with suppress(CallerError, StoreUnavailableError):
+                await take_ticket(self._table, target, self._clock.now())
+
+    def _plan(self, commit: Commit, posted: Sequence[Posted], births: Births) -> Plan:
+        return plan_commit(self._hold.turn(self._inbox, self.tries), commit, posted, births.beginnings)
+
+    def _posted(self, outgoing: Outgoing, ticket: int) -> Posted:
+        target = self._workflow_id if outgoing.workflow_id is None else outgoing.workflow_id
+        return Posted(target, replace(outgoing.message, ticket=ticket))
+
+    async def _take_ticket(self, outgoing: Outgoing) -> Posted:
+        target = self._workflow_id if outgoing.workflow_id is None else outgoing.workflow_id
+        try:
+            ticket = await take_ticket(self._table, target, self._clock.now())
+        except (WorkflowNotFoundError, WorkflowEndedError) as error:
+            error.workflow_id = target
+            raise
+        if target == self._workflow_id:
+            self._inbox.took_ticket(ticket)
+        return self._posted(outgoing, ticket)
+
+    async def _write(self, plan: Plan) -> None:
+        if len(plan.actions) > 1:
+            await self._table.transact(plan.actions, plan.head.flush)
+            return
+        # HEAD alone needs no transaction, which costs twice as much.
+        before = self._hold.head
+        await self._table.update(key(self._workflow_id, HEAD), head_change(before, plan.head), is_mine(before))
+
+    async def _was_mine(
+        self, plan: Plan, refused: ConditionFailedError | TransactionRefusedError, births: Births
+    ) -> bool:
+        """What a failed condition means: True, our own commit whose answer was lost; False, it has to be planned anew.
+
+        Else it raises: a fence, a moved inbox, a child or a place that cannot be had.
+        """
+        stored = await self._hold.stored_head()
+        if stored is not None and stored.flush == plan.head.flush:
+            return True
+        before = self._hold.head
+        if stored is None or (stored.epoch, stored.seq) != (before.epoch, before.seq):
+            self._hold.fenced()
+        failed = refused.failed if isinstance(refused, TransactionRefusedError) else ()
+        if plan.inbox_index in failed:
+            raise InboxMovedError(f"a message came for {self._workflow_id!r}") from None
+        if any(index in plan.place_at for index in failed):
+            self._lose_place(plan)
+            return False
+        children = sorted({plan.child_at[index] for index in failed if index in plan.child_at})
+        if children:
+            await births.look(children)
+            return False
+        self._hold.lost()
+        raise StoreUnavailableError(f"a commit of {self._workflow_id!r} was refused for no reason") from refused
+
+    def _lose_place(self, plan: Plan) -> None:
+        if plan.head.state not in ENDED:
+            raise StartConflictError(
+                f"{self._workflow_id!r} is unique and cannot go on: another workflow of its type and tags has its place"
+            ) from None
+        # It cannot be that somebody else has the place of one that runs; but if it were, that one must not keep this
+        # one from ending.
+        self._hold.head = replace(self._hold.head, is_unique=False)
+
+    async def _look_for(self, plan: Plan) -> None:
+        """Return where a commit whose answer was lost is found stored; else nobody can say, and this holder stops."""
+        try:
+            stored = await self._hold.stored_head()
+        except StoreUnavailableError:
+            self._hold.lost()
+            raise
+        if stored is None or stored.flush != plan.head.flush:
+            self._hold.lost()
+            self._hold.check()
+
+    def _accept(self, plan: Plan, commit: Commit) -> None:
+        if self._hold.is_scheduled:
+            self.has_stale_schedule = plan.head.schedule_at is None
+        self._hold.head = plan.head
+        self._hold.has_fired = False
+        self._keys.live += plan.log_keys
+        if plan.log_keys:
+            self._fold.apply(plan.record, plan.record_bytes)
+        self._inbox.apply(removed=plan.removed, added=plan.added)
+        self._tell_due([outgoing.workflow_id or self._workflow_id for outgoing in commit.outgoing])
+        self._tell_due([child.workflow_id for child in commit.children])
+        if commit.published:
+            self._on_published(commit.published)
+
+    def _tell_due(self, workflow_ids: Collection[str]) -> None:
+        self.signalled.update(workflow_ids)
+        others = dict.fromkeys(one for one in workflow_ids if one != self._workflow_id)
+        if others:
+            self._on_due(list(others))
+
+    async def compact(self) -> None:
+        """Fold the log now, whether that pays or not, and leave nothing of what the snapshot replaces.
+
+        Raises:
+            FencedError, StoreUnavailableError: something is left; done again, it goes too.
+        """
+        async with self._hold.lock:
+            self._hold.check()
+            await self._fold_log()
+            if self._keys.stale:
+                raise StoreUnavailableError(f"what the log of {self._workflow_id!r} was could not be deleted")
+
+    async def _compact(self) -> None:
+        if not self._fold.is_worth_compacting:
+            return
+        try:
+            await self._fold_log()
+        except StoreUnavailableError:
+            # The commit is what matters; whether the store is there at all, it will find out by itself.
+            self._fold.postpone_compaction()
+
+    async def _fold_log(self) -> None:
+        try:
+            self._hold.head = await compact(self._table, self._hold.head, self._fold, self._keys)
+        except ConditionFailedError:
+            self._hold.fenced()

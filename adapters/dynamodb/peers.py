@@ -1,0 +1,96 @@
+"""Other workflows, as one of them may ask after them: how one stands, and which have certain tags."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from adapters.dynamodb import query
+from adapters.dynamodb.expressions import text
+from adapters.dynamodb.items import HEAD, check_id, check_tags, check_type, decode_head, key
+from adapters.dynamodb.limits import FIND_PAGE_ITEMS
+from adapters.dynamodb.schema import PARTITION_KEY, SORT_KEY
+from adapters.dynamodb.tags import has_tags, tag_partition
+from engine.driver import Peer
+from engine.errors import WorkflowNotFoundError
+from engine.lifecycle import ENDED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from adapters.dynamodb.table import Table
+
+
+class DynamoPeers:
+    """The ``Peers`` of a table."""
+
+    __slots__ = ("_table",)
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    async def peek(self, workflow_id: str) -> Peer | None:
+        """How a workflow stands, strongly consistent; None where there is none.
+
+        More than HEAD is read only where it has ended.
+        """
+        check_id(workflow_id)
+        stored = await self._table.get(key(workflow_id, HEAD))
+        head = None if stored is None else decode_head(stored)
+        if head is None or head.purging_at:
+            return None
+        if head.state not in ENDED:
+            return Peer(workflow_id=workflow_id, workflow_type=head.type, state=head.state)
+        try:
+            ending = await query.outcome(self._table, workflow_id)
+        except WorkflowNotFoundError:
+            return None
+        return Peer(
+            workflow_id=workflow_id,
+            workflow_type=head.type,
+            state=ending.state,
+            output=ending.output,
+            error=ending.error,
+        )
+
+    async def find(self, workflow_type: str, tags: Mapping[str, str], limit: int) -> list[str]:
+        """Ids of workflows of a type that have not ended and have at least ``tags``, in the order of ids.
+
+        Strongly consistent, and read is what has the first of ``tags``. Without tags it is the oldest workflows of the
+        type, by an index that is a moment late.
+        """
+        check_type(workflow_type)
+        check_tags(tags)
+        return await find(self._table, workflow_type, tags, limit)
+
+
+async def find(table: Table, workflow_type: str, tags: Mapping[str, str], limit: int, after: str = "") -> list[str]:
+    """As ``DynamoPeers.find``, beginning after the id ``after`` where there are tags."""
+    if not tags:
+        return sorted(await query.oldest_active(table, workflow_type, limit))
+    found: list[str] = []
+    async for item in table.query(_query_of(workflow_type, tags, after), page=_page(tags, limit)):
+        if has_tags(item, tags):
+            found.append(item[SORT_KEY]["S"])
+        if len(found) == limit:
+            break
+    return found
+
+
+def _page(tags: Mapping[str, str], limit: int) -> int:
+    # Of those with one tag every one counts; of those with more nobody knows how many have to be read.
+    return min(limit, FIND_PAGE_ITEMS) if len(tags) == 1 else FIND_PAGE_ITEMS
+
+
+def _query_of(workflow_type: str, tags: Mapping[str, str], after: str) -> dict[str, Any]:
+    name, value = next(iter(tags.items()))
+    arguments: dict[str, Any] = {
+        "KeyConditionExpression": "#pk = :pk",
+        "ExpressionAttributeNames": {"#pk": PARTITION_KEY},
+        "ExpressionAttributeValues": {":pk": text(tag_partition(workflow_type, name, value))},
+        "ConsistentRead": True,
+    }
+    if after:
+        arguments["KeyConditionExpression"] += " AND #sk > :after"
+        arguments["ExpressionAttributeNames"]["#sk"] = SORT_KEY
+        arguments["ExpressionAttributeValues"][":after"] = text(after)
+    return arguments
