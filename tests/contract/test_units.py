@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from adapters.dynamodb.store import NotDue
-from engine.commit import Alarm, Child, Commit
+from engine.commit import Alarm, Child, Commit, Publication
 from engine.lifecycle import WorkflowState
 
 if TYPE_CHECKING:
