@@ -17,7 +17,8 @@ K = TypeVar("K")
 
 _MESSAGE_ACTIONS, _REPLY_ACTIONS = 1, 2
 _CHILD_ACTIONS = 3
-"""What a child without tags counts for: its head, its input and, where it is unique, that; each tag is one more."""
+"""What a child without tags counts for: its head, its input and, where it is unique, that; each tag is one more, and so
+is a failed one that it may replace."""
 
 _KEY_BYTES = 64
 
@@ -29,7 +30,7 @@ _LISTED = ("ranges", "replies", "outgoing")
 class Room(Struct, frozen=True, kw_only=True):
     """How much one commit of a driver may carry: bytes of pairs and bodies, and messages.
 
-    A reply counts twice, a child three times and once more for each tag.
+    A reply counts twice, a child three times, once more for each tag and for a failed one that it may replace.
     """
 
     bytes_max: int
@@ -41,7 +42,7 @@ class Room(Struct, frozen=True, kw_only=True):
         size += sum(len(outgoing.message.body) for outgoing in commit.outgoing)
         size += sum(len(message.body) for message in commit.returned) + sum(len(reply.body) for reply in commit.replies)
         size += sum(len(publication.body) for publication in commit.published)
-        size += sum(len(child.workflow_input) for child in commit.children)
+        size += sum(_size_of(child) for child in commit.children)
         moves = len(commit.consumed) + len(commit.returned) + len(commit.outgoing) + len(commit.published)
         count = moves * _MESSAGE_ACTIONS + len(commit.replies) * _REPLY_ACTIONS
         count += sum(_actions_of(child) for child in commit.children)
@@ -188,7 +189,7 @@ class Changes:
         for group, publication in self.published.values():
             _add(size_of, group, size=len(publication.body), count=_MESSAGE_ACTIONS)
         for group, child in self.children.values():
-            _add(size_of, group, size=len(child.workflow_input), count=_actions_of(child))
+            _add(size_of, group, size=_size_of(child), count=_actions_of(child))
         for group, reply in self.replies:
             _add(size_of, group, size=len(reply.body), count=_REPLY_ACTIONS)
         return size_of
@@ -211,7 +212,13 @@ class Changes:
 
 
 def _actions_of(child: Child) -> int:
-    return _CHILD_ACTIONS + len(child.tags)
+    return _CHILD_ACTIONS + len(child.tags) + int(child.replace_failed)
+
+
+def _size_of(child: Child) -> int:
+    # A store may keep all tags with each of them.
+    tags = sum(len(name) + len(value.encode()) for name, value in child.tags.items())
+    return len(child.workflow_input) + tags * (1 + len(child.tags))
 
 
 def _merged(marks: dict[K, int], since: int, into: int) -> dict[K, int]:

@@ -11,11 +11,11 @@ from adapters.dynamodb.limits import FIND_PAGE_ITEMS
 from adapters.dynamodb.schema import PARTITION_KEY, SORT_KEY
 from adapters.dynamodb.tags import has_tags, tag_partition
 from engine.driver import Peer
-from engine.errors import WorkflowNotFoundError
+from engine.errors import InvalidIdError, WorkflowNotFoundError
 from engine.lifecycle import ENDED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from adapters.dynamodb.table import Table
 
@@ -33,7 +33,8 @@ class DynamoPeers:
 
         More than HEAD is read only where it has ended.
         """
-        check_id(workflow_id)
+        if not _is_possible(check_id, workflow_id):
+            return None
         stored = await self._table.get(key(workflow_id, HEAD))
         head = None if stored is None else decode_head(stored)
         if head is None or head.purging_at:
@@ -58,9 +59,18 @@ class DynamoPeers:
         Strongly consistent, and read is what has the first of ``tags``. Without tags it is the oldest workflows of the
         type, by an index that is a moment late.
         """
-        check_type(workflow_type)
-        check_tags(tags)
+        if not (_is_possible(check_type, workflow_type) and _is_possible(check_tags, tags)):
+            return []
         return await find(self._table, workflow_type, tags, limit)
+
+
+def _is_possible(check: Callable[[Any], None], value: object) -> bool:
+    """Whether there can be a workflow with this id, type or tags."""
+    try:
+        check(value)
+    except InvalidIdError:
+        return False
+    return True
 
 
 async def find(table: Table, workflow_type: str, tags: Mapping[str, str], limit: int, after: str = "") -> list[str]:
