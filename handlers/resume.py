@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from adapters.dynamodb.items import check_id
-from engine.errors import CallerError
+from engine.errors import CallerError, InvalidIdError
 from engine.values import encode
 from handlers import bootstrap
 
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MESSAGE = "torpor.message"
-"""The ``detail-type`` of an event that is a message; its detail has ``workflow_id``, ``name``, ``body``, maybe ``id``.
-Any other event with a ``workflow_id`` is a wake."""
+"""The ``detail-type`` of an event that is a message; its detail has ``name``, ``body``, maybe ``id``, and either a
+``workflow_id`` or a ``type`` with ``tags``: then it goes to the first workflow of that type that has at least these and
+has not ended. Any other event with a ``workflow_id`` is a wake."""
 
 
 class UnreadableEventError(Exception):
@@ -57,10 +58,10 @@ async def resume(store: Store, queue: WakeQueue, clock: Clock, event: Any) -> No
         StoreUnavailableError: it must be delivered again; a message then still counts once.
     """
     match event:
-        case {"detail-type": kind, "detail": {"workflow_id": str(workflow_id), "name": str(name)} as detail} if (
-            kind == MESSAGE
-        ):
-            if not await _post(store, clock, detail, workflow_id, name, _key_of(event)):
+        case {"detail-type": kind, "detail": {"name": str(name)} as detail} if kind == MESSAGE and _has_target(detail):
+            message_id = _key_of(event)
+            workflow_id = await _target_of(store, detail, message_id)
+            if workflow_id is None or not await _post(store, clock, detail, workflow_id, name, message_id):
                 return
         case {"detail": {"workflow_id": str(workflow_id)}} | {"workflow_id": str(workflow_id)}:
             if not _is_an_id(workflow_id):
@@ -77,6 +78,30 @@ def _key_of(event: Mapping[str, Any]) -> str:
     if key is None:
         raise UnreadableEventError("an event that is a message has no id, neither its own nor one in its detail")
     return str(key)
+
+
+def _has_target(detail: Mapping[str, Any]) -> bool:
+    match detail:
+        case {"workflow_id": str()} | {"type": str(), "tags": {}}:
+            return True
+    return False
+
+
+async def _target_of(store: Store, detail: Mapping[str, Any], message_id: str) -> str | None:
+    """The workflow that a message is for; None where there is none."""
+    if isinstance(workflow_id := detail.get("workflow_id"), str):
+        return workflow_id
+    try:
+        if not detail["tags"]:
+            raise InvalidIdError("a message by type needs tags, or it might go to any workflow of that type")
+        found = await store.find(detail["type"], detail["tags"], limit=1)
+    except CallerError as error:
+        logger.warning("event refused", extra={"message_id": message_id, "error": type(error).__name__})
+        return None
+    if not found:
+        logger.warning("event refused", extra={"message_id": message_id, "error": "nobody has these tags"})
+        return None
+    return found[0]
 
 
 def _is_an_id(workflow_id: str) -> bool:

@@ -80,8 +80,8 @@ def test_orders_run_to_their_ends_under_the_templates_policies(stack: LocalStack
 
 def test_a_worker_may_publish_and_the_bus_may_send(stack: LocalStack) -> None:
     bus = stack.outputs["BusName"]
-    call(stack, "POST", "/workflows/telling", {"id": "telling", "input": {}})
-    detail = json.dumps({"workflow_id": "telling", "name": "word", "body": "end"})
+    call(stack, "POST", "/workflows/telling", {"id": "telling", "input": {}, "tags": {"shop": "one"}})
+    detail = json.dumps({"type": "telling", "tags": {"shop": "one"}, "name": "word", "body": "end"})
     event = {"EventBusName": bus, "Source": "shop", "DetailType": "torpor.message", "Detail": detail}
     assert stack.client("events").put_events(Entries=[event])["FailedEntryCount"] == 0
     assert ending(stack, "telling")["output"] == 1

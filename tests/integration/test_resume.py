@@ -76,6 +76,35 @@ def test_a_message_for_nobody_is_let_go(wiring: Wiring, cloud: Cloud, caplog: py
     assert "event refused" in [record.message for record in caplog.records]
 
 
+def test_a_message_for_a_type_and_tags_goes_to_the_first_workflow_that_has_them(wiring: Wiring, cloud: Cloud) -> None:
+    http = Caller(wiring)
+    for workflow_id, customer in (("order-3", "Ada"), ("order-2", "Ada"), ("order-1", "Bob")):
+        tags = {"customer": customer, "country": "PT"}
+        assert http.post("/workflows/resumed", {"id": workflow_id, "tags": tags}).status == 201
+    cloud.wakes()
+    detail = {"type": "resumed", "tags": {"customer": "Ada"}, "name": "go", "body": 7}
+    for _ in range(2):
+        deliver(wiring, **{"detail-type": MESSAGE, "detail": detail})
+    assert set(woken(cloud)) == {"order-2"}
+    assert messages(cloud) == [7]
+
+
+@pytest.mark.parametrize(
+    "who",
+    [
+        {"type": "resumed", "tags": {"customer": "nobody"}},
+        {"type": "resumed", "tags": {}},
+        {"type": "resumed", "tags": {"customer": 7}},
+        {"type": "", "tags": {"customer": "Ada"}},
+    ],
+    ids=str,
+)
+@pytest.mark.usefixtures("started")
+def test_a_message_for_tags_that_nobody_has_is_let_go(wiring: Wiring, cloud: Cloud, who: dict[str, Any]) -> None:
+    deliver(wiring, **{"detail-type": MESSAGE, "detail": {**who, "name": "go"}})
+    assert (messages(cloud), woken(cloud)) == ([], [])
+
+
 @pytest.mark.parametrize("detail", [{}, {"workflow_id": 7}, None, [], "order-1"], ids=str)
 def test_an_event_of_another_kind_is_kept_for_someone_to_see(wiring: Wiring, cloud: Cloud, detail: Any) -> None:
     with pytest.raises(UnreadableEventError):
