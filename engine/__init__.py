@@ -5,6 +5,7 @@ This package is pure Python and knows no cloud: `engine.driver` has the ports, `
 
 from engine.activities import Activity, ActivityContext, activity, operation
 from engine.context import Context
+from engine.dispatching import ChildId
 from engine.driver import Clock, EngineDriver, MessageDriver
 from engine.errors import (
     AuthorError,
@@ -29,6 +30,7 @@ from engine.errors import (
     RollbackError,
     SleepError,
     StalledError,
+    StartConflictError,
     StateConflictError,
     StepError,
     StepExhaustedError,
@@ -40,6 +42,7 @@ from engine.errors import (
     WorkflowEndedError,
     WorkflowFailedError,
     WorkflowNotFoundError,
+    WorkflowWaitError,
     YieldSwallowedError,
 )
 from engine.handle import (
@@ -70,6 +73,7 @@ __all__ = [
     "AuthorError",
     "Break",
     "CallerError",
+    "ChildId",
     "Clock",
     "CommitTooLarge",
     "Context",
@@ -106,6 +110,7 @@ __all__ = [
     "RunErrorEvent",
     "SleepError",
     "StalledError",
+    "StartConflictError",
     "StateConflictError",
     "StepContext",
     "StepError",
@@ -124,6 +129,7 @@ __all__ = [
     "WorkflowNotFoundError",
     "WorkflowResult",
     "WorkflowState",
+    "WorkflowWaitError",
     "YieldSwallowedError",
     "activity",
     "message",

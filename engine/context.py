@@ -63,7 +63,7 @@ class Context(Knowing, Stepping, Waiting, Changing, Listening, Signalling, Dispa
         *,
         catch: Collection[Any] = recovery.BLOCK_CATCH,
     ) -> Coroutine[Any, Any, TryResult[T]]:
-        """Run ``body(ctx)`` in a scope of its own; a failure of a step, join or race in it becomes a ``TryResult``."""
+        """Run ``body(ctx)`` in a scope of its own; what fails in it for good becomes a ``TryResult``."""
         return self._perform(
             name, "try_block", lambda used: recovery.try_block(self._scope, used, _in_context(body), catch)
         )

@@ -8,6 +8,7 @@ from engine import values
 from engine.errors import InvalidIdError
 from engine.operating import Operating
 from engine.ops import dispatch, output
+from engine.ops.dispatch import Start
 from engine.reaching import check_id, check_tags, type_name
 from engine.registry import Workflow
 
@@ -127,18 +128,19 @@ class Dispatching(Operating):
             raise ValueError(f"{what}: replace_failed= says what unique=True does; give both, or neither")
         used = name or f"dispatch:{workflow_type}"
         self._refuse_version(used)
-        work = dispatch.run(
-            self._scope,
-            name,
-            workflow_type,
-            given,
+        start = Start(
+            workflow_type=workflow_type,
+            given=given,
             workflow_id=id,
             tags=check_tags(what, tags),
             unique=unique,
             replace_failed=replace_failed,
         )
         returns = values.return_type(workflow.fn) if isinstance(workflow, Workflow) else values.PLAIN
-        return self._scope.operation(used, _as_child(work, workflow_type, returns))
+        return self._scope.operation(used, self._dispatch(name, start, returns))
+
+    async def _dispatch(self, name: str | None, start: Start, returns: Any) -> ChildId[Any]:
+        return ChildId(await dispatch.run(self._scope, name, start), start.workflow_type, returns)
 
     @overload
     def output(self, child: ChildId[T], /, *, name: str | None = ...) -> Coroutine[Any, Any, T]: ...
@@ -183,7 +185,3 @@ class Dispatching(Operating):
         if as_type is None:
             as_type = child.returns if isinstance(child, ChildId) else values.PLAIN
         return self._scope.operation(name or label, output.run(self._scope, name, label, workflow_id, as_type))
-
-
-async def _as_child(work: Coroutine[Any, Any, str], workflow_type: str, returns: Any) -> ChildId[Any]:
-    return ChildId(await work, workflow_type, returns)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from engine.commit import Commit
     from engine.driver import Peer
+    from engine.memory import CallHook
     from engine.registry import Registry
     from engine.result import WorkflowResult
 
@@ -53,6 +54,7 @@ class MemoryWorld:
         clock: the clock of all; it jumps to the next alarm when nothing else can happen.
         drivers: the store of each workflow.
         results: how the latest run of each ended; an error where it failed.
+        on_call: what stores made from now on call before and after each of their calls, as ``MemoryDriver`` does.
     """
 
     def __init__(
@@ -61,11 +63,13 @@ class MemoryWorld:
         *,
         workflows: Iterable[Workflow[Any]] = (),
         registry: Registry = REGISTRY,
+        on_call: CallHook | None = None,
     ) -> None:
         """``workflows``, and besides them those of ``registry``, are what can be dispatched by type."""
         self.clock = clock or VirtualClock()
         self.drivers: dict[str, MemoryDriver] = {}
         self.results: dict[str, WorkflowResult[Any] | BaseException] = {}
+        self.on_call = on_call
         self._known = {workflow.name: workflow for workflow in workflows}
         self._registry = registry
         self._members: dict[str, _Member] = {}
@@ -105,7 +109,10 @@ class MemoryWorld:
             self._check(start)
         except ChildRefusedError as refused:
             return refused.existing or workflow_id
-        self._add(_Member(fn=fn, given=input, start=start), MemoryDriver(clock=self.clock, neighbours=self))
+        self._add(
+            _Member(fn=fn, given=input, start=start),
+            MemoryDriver(clock=self.clock, neighbours=self, on_call=self.on_call),
+        )
         return workflow_id
 
     def send(self, workflow_id: str, name: str, body: Any = None) -> None:
@@ -194,7 +201,8 @@ class MemoryWorld:
         self._deliver(posts)
         for member in members:
             stored = [(INPUT_KEY.hex(), member.start.workflow_input.hex())]
-            self._add(member, MemoryDriver.load(stored, clock=self.clock, neighbours=self))
+            driver = MemoryDriver.load(stored, clock=self.clock, neighbours=self, on_call=self.on_call)
+            self._add(member, driver)
 
     def _code_of(self, workflow_type: str) -> Workflow[Any]:
         return self._known.get(workflow_type) or self._registry.get(workflow_type)

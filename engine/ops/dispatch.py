@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from engine import values
 from engine.commit import Child
 from engine.entry import StepEntry
@@ -15,50 +17,53 @@ from engine.errors import ChildRefusedError, StartConflictError
 from engine.ops.sending import Sending, peers_of, replayed, started
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from engine.scope import Scope
 
 
-async def run(
-    scope: Scope,
-    name: str | None,
-    workflow_type: str,
-    given: Any,
-    *,
-    workflow_id: str | None,
-    tags: Mapping[str, str],
-    unique: bool,
-    replace_failed: bool,
-) -> str:
+class Start(Struct, frozen=True, kw_only=True):
+    """What is to be started: ``given`` is its input; it gets an id of its own where ``workflow_id`` is None."""
+
+    workflow_type: str
+    given: Any
+    workflow_id: str | None = None
+    tags: dict[str, str] = {}
+    unique: bool = False
+    replace_failed: bool = False
+
+    @property
+    def may_be_refused(self) -> bool:
+        """Whether only the commit can tell what becomes of it: an id, a place or tags may not be had."""
+        return self.workflow_id is not None or self.unique or bool(self.tags)
+
+
+async def run(scope: Scope, name: str | None, start: Start) -> str:
     """Start a workflow, once; its id. Recorded as a step ``name``, else ``dispatch:<type>``.
 
     Raises:
         StartConflictError: there is another one under this id, now or in an earlier run.
     """
-    part = scope.next_name(f"dispatch:{workflow_type}") if name is None else name
+    part = scope.next_name(f"dispatch:{start.workflow_type}") if name is None else name
     _, entry = scope.open(part, StepEntry)
     if entry is not None and (known := replayed(scope, entry)) is not None:
         return str(values.decode(known))
-    what = f"dispatch of {workflow_type!r}"
-    peers_of(scope, what)
-    data = values.encode(given)
-    scope.check_size(data, f"the input of {workflow_type!r}")
+    peers_of(scope, f"dispatch of {start.workflow_type!r}")
+    data = values.encode(start.given)
+    scope.check_size(data, f"the input of {start.workflow_type!r}")
     scope.act()
-    if workflow_id is not None or unique:
-        await _alone(scope, workflow_type, workflow_id, tags)
+    if start.may_be_refused:
+        await _alone(scope, start)
     sending = Sending(scope, part, entry, _refused)
     child = Child(
-        workflow_id=workflow_id or sending.entry.id,
-        workflow_type=workflow_type,
+        workflow_id=start.workflow_id or sending.entry.id,
+        workflow_type=start.workflow_type,
         workflow_input=data,
-        tags=dict(tags),
-        unique=unique,
-        replace_failed=replace_failed,
+        tags=start.tags,
+        unique=start.unique,
+        replace_failed=start.replace_failed,
     )
     sending.done(values.encode(child.workflow_id))
     scope.turn.storage.start(sending.entry.id, child)
-    if workflow_id is None and not unique and not tags:
+    if not start.may_be_refused:
         await scope.turn.recorded()
         return child.workflow_id
     await sending.commit()
@@ -75,12 +80,13 @@ def _refused(sending: Sending, refusal: Exception) -> None:
         sending.done(values.encode(existing))
 
 
-async def _alone(scope: Scope, workflow_type: str, workflow_id: str | None, tags: Mapping[str, str]) -> None:
+async def _alone(scope: Scope, start: Start) -> None:
     """No commit starts two that exclude each other: a branch beside this one comes first, and this is judged by it."""
 
     def is_rival(child: Child) -> bool:
-        is_same = child.unique and child.workflow_type == workflow_type and child.tags == tags
-        return is_same or child.workflow_id == workflow_id
+        is_one_of_a_kind = child.unique and start.unique
+        is_same = (child.workflow_type, child.tags) == (start.workflow_type, start.tags)
+        return (is_one_of_a_kind and is_same) or child.workflow_id == start.workflow_id
 
     while (rival := next(filter(is_rival, scope.turn.storage.starting()), None)) is not None:
         await started(scope, rival.workflow_id)

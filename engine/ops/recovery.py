@@ -15,6 +15,8 @@ from engine.errors import (
     StepError,
     StepExhaustedError,
     StepTimeoutError,
+    WorkflowEndedError,
+    WorkflowFailedError,
 )
 from engine.hooks import error_message, error_name, parse_error
 from engine.ops.branch import nested
@@ -27,17 +29,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 StepFailureKind = Literal["critical", "timeout", "exhausted", "rollback"]
-FailureSource = Literal["step", "join", "race", "block"]
+FailureSource = Literal["step", "join", "race", "block", "workflow"]
 
 STEP_CATCH: tuple[StepFailureKind, ...] = ("critical", "timeout", "exhausted")
-BLOCK_CATCH: tuple[FailureSource | Literal["rollback"], ...] = ("step", "join", "race")
+BLOCK_CATCH: tuple[FailureSource | Literal["rollback"], ...] = ("step", "join", "race", "workflow")
 
 
 class Failure(Struct, frozen=True, kw_only=True):
     """A failure that was caught.
 
-    ``kind`` is set where a step failed, ``source`` says what failed, ``name`` is that step's, join's or race's name,
-    ``attempts`` how often the step was started (0 for others). ``error`` is the same live and on replay.
+    ``kind`` is set where a step failed, ``source`` says what failed (``workflow``: another one, for whose output this
+    one waited), ``name`` is that operation's name, ``attempts`` how often the step was started (0 for others).
+    ``error`` is the same live and on replay.
     """
 
     source: FailureSource
@@ -96,6 +99,8 @@ def block_failure(name: str, error: Exception) -> Failure | None:
             return Failure(source="race", name=error.operation or name, error=_recorded(error))
         case RollbackError():
             return Failure(source="block", kind="rollback", name=name, error=_recorded(error))
+        case WorkflowFailedError() | WorkflowEndedError() if error.operation:
+            return Failure(source="workflow", name=error.operation, error=_recorded(error))
         case _:
             return None
 
@@ -122,7 +127,7 @@ async def try_block(
     try:
         value = await body(inner)
         inner.close()
-    except (StepError, RollbackError, JoinError, RaceError) as error:
+    except (StepError, RollbackError, JoinError, RaceError, WorkflowFailedError, WorkflowEndedError) as error:
         failure = block_failure(name, error)
         if failure is None or not _is_caught(failure, catch):
             raise

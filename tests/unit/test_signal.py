@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -301,3 +302,23 @@ async def test_the_world_takes_messages_from_outside_and_starts_nobody_twice() -
     assert output(world, "there") == [1, 2]
     with pytest.raises(WorkflowEndedError):
         world.send("there", "news", 3)
+
+
+async def test_a_refusal_that_comes_when_the_race_is_lost_harms_nobody() -> None:
+    async def parent(ctx: Context, _given: Any) -> str:
+        async def signalling(ctx: Context) -> str:
+            await ctx.signal("news", 1, to="nobody")
+            return "sent"
+
+        async def quick(_ctx: Context) -> str:
+            for _ in range(3):
+                await asyncio.sleep(0)
+            return "quick"
+
+        return (await ctx.race("race", {"signalling": signalling, "quick": quick})).winner
+
+    world = MemoryWorld()
+    world.start("here", parent)
+    world.drivers["here"].latency_s = 0.005
+    await world.drive()
+    assert output(world, "here") == "quick"
