@@ -167,11 +167,14 @@ def _add_looks(groups: Any) -> None:
     command.add_argument("--limit", type=_count, default=LIST_LIMIT, help="how many at most (%(default)s)")
     for name, act, summary in (
         ("history", commands.history, "show every recorded operation of a workflow"),
-        ("watch", commands.watch, "print each state of a workflow until it ends, then its output"),
+        ("watch", commands.watch, "print each state of a workflow until it ends, or what workflows publish"),
         ("dump", commands.dump, "print all that is known of a workflow as JSON, such as for a report"),
     ):
         command = _command(groups, name, act, summary)
-        command.add_argument("id", metavar="ID", help="the workflow's id")
+        command.add_argument("id", metavar="ID", help="the workflow's id", nargs="?" if name == "watch" else None)
+        if name == "watch":
+            command.add_argument("--messages", metavar="NAME", help="print what is published as NAME, until Ctrl-C")
+            command.add_argument("--topic", help="with --messages: only what is on exactly this topic")
         if name == "history":
             command.add_argument("--ids", action="store_true", help="show the entries' ids too, as replay wants them")
 

@@ -36,6 +36,9 @@ ERROR_MAX = 200
 POLL_S = 1.0
 """Seconds between two looks of ``watch``. Design choice."""
 
+LISTEN_S = 20
+"""Seconds that one request of ``watch --messages`` waits for a message. Source: the API."""
+
 ENDED = frozenset({"completed", "failed", "cancelled"})
 
 
@@ -165,7 +168,12 @@ def purge(arguments: Namespace) -> None:
 
 
 def watch(arguments: Namespace) -> None:
-    """``torpor watch``: print each state a workflow comes to, until it has ended."""
+    """``torpor watch``: print each state a workflow comes to, until it has ended; or what workflows publish."""
+    if (arguments.messages is None) == (arguments.id is None):
+        raise DeployError("Give the id of a workflow, or --messages NAME, not both.")
+    if arguments.messages is not None:
+        _watch_messages(arguments)
+        return
     api, last = _api(arguments), ""
     while last not in ENDED:
         known = _ask(api, "GET", _at(arguments))
@@ -175,6 +183,21 @@ def watch(arguments: Namespace) -> None:
         if last not in ENDED:
             wait(POLL_S)
     _print_ending(arguments, _ending(api, arguments.id, 0))
+
+
+def _watch_messages(arguments: Namespace) -> None:
+    """Print what was lately published and then whatever comes, a message a line, until Ctrl-C."""
+    api = _api(arguments)
+    query = {} if arguments.topic is None else {"topic": arguments.topic}
+    while True:
+        told = _ask(api, "GET", f"/messages/{segment(arguments.messages)}", query=query)
+        if told["has_gap"]:
+            print("torpor: some messages may have been missed", file=sys.stderr)
+        for message in told["messages"]:
+            body = json.dumps(message["body"], ensure_ascii=False)
+            line = f"{message['sent_at']}  {message['workflow_id']}  {message['topic']}  {body}"
+            print(json.dumps(message, ensure_ascii=False) if arguments.json else line, flush=True)
+        query |= {"after": told["next"], "wait": f"{LISTEN_S:g}"}
 
 
 def dump(arguments: Namespace) -> None:

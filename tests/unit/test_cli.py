@@ -247,6 +247,53 @@ def test_get_says_why_a_workflow_failed(api: Api, capsys: pytest.CaptureFixture[
     assert "error" not in capsys.readouterr().out
 
 
+def published(number: int, topic: str = "*") -> dict[str, Any]:
+    return {
+        "id": f"id-{number}",
+        "topic": topic,
+        "body": {"n": number},
+        "sent_at": f"2030-01-01T00:00:0{number}+00:00",
+        "workflow_id": "o-1",
+    }
+
+
+def test_watch_prints_what_is_published_and_goes_on_from_there(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    pages = [[published(1), published(2, "é")], [], [published(3)]]
+    answers = [
+        {"messages": page, "next": f"cursor-{number}", "has_gap": number == 2} for number, page in enumerate(pages)
+    ]
+    api.answer(*((200, answer) for answer in answers), (503, {"title": "Away"}))
+    assert torpor(api, "watch", "--messages", "pro/gress", "--topic", "a b") == 1
+    assert [asked["path"] for asked in api.asked] == [
+        "/messages/pro%2Fgress?topic=a+b",
+        "/messages/pro%2Fgress?topic=a+b&after=cursor-0&wait=20",
+        "/messages/pro%2Fgress?topic=a+b&after=cursor-1&wait=20",
+        "/messages/pro%2Fgress?topic=a+b&after=cursor-2&wait=20",
+    ]
+    printed = capsys.readouterr()
+    assert printed.out.splitlines() == [
+        '2030-01-01T00:00:01+00:00  o-1  *  {"n": 1}',
+        '2030-01-01T00:00:02+00:00  o-1  é  {"n": 2}',
+        '2030-01-01T00:00:03+00:00  o-1  *  {"n": 3}',
+    ]
+    assert printed.err.splitlines() == ["torpor: some messages may have been missed", "torpor: Away"]
+
+
+def test_watched_messages_are_a_json_line_each(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = {"messages": [published(1), published(2)], "next": "cursor", "has_gap": False}
+    api.answer((200, answer), (503, {"title": "Away"}))
+    assert torpor(api, "watch", "--messages", "progress", "--json") == 1
+    assert [json.loads(line)["id"] for line in capsys.readouterr().out.splitlines()] == ["id-1", "id-2"]
+
+
+@pytest.mark.parametrize("arguments", [[], ["o-1", "--messages", "progress"]])
+def test_watch_takes_an_id_or_a_name_of_messages(
+    api: Api, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    assert torpor(api, "watch", *arguments) == 1
+    assert "not both" in capsys.readouterr().err
+
+
 def test_watch_prints_each_state_once(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
     api.answer(
         (200, {"id": "x", "state": "running"}),
