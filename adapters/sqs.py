@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+import aiohttp
+from botocore.exceptions import ClientError
 from msgspec import Struct
 
 from adapters.outages import outages_of
+
+if TYPE_CHECKING:
+    from adapters.short_way import ShortWay
+
+TARGET = "AmazonSQS"
+"""What stands before an operation's name in a call by the short way. Source: the service's model, ``targetPrefix``."""
 
 DELAY_S_MAX = 900
 """Longest ``DelaySeconds``. Source: SQS quota."""
@@ -18,6 +26,26 @@ class SqsClient(Protocol):
 
     async def send_message(self, **arguments: Any) -> dict[str, Any]:
         """The service's call of that name; arguments, answer and errors are its own."""
+
+
+class ShortSqs:
+    """SQS by the short way, and by the generic client, which tries again, whatever the first try meets.
+
+    A message may so be sent twice. A wake is a hint, and may.
+    """
+
+    __slots__ = ("_generic", "_way")
+
+    def __init__(self, way: ShortWay, generic: SqsClient) -> None:
+        self._way = way
+        self._generic = generic
+
+    async def send_message(self, **arguments: Any) -> dict[str, Any]:
+        """See ``SqsClient``."""
+        try:
+            return await self._way.call("SendMessage", arguments)
+        except (ClientError, aiohttp.ClientError, TimeoutError, OSError):
+            return await self._generic.send_message(**arguments)
 
 
 class Wake(Struct, frozen=True, kw_only=True):

@@ -6,12 +6,8 @@ import functools
 import gc
 import os
 import random
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-from aiobotocore.config import AioConfig
-from aiobotocore.session import get_session
 
 from adapters.alarms import Alarms
 from adapters.dynamodb.store import Store
@@ -23,6 +19,7 @@ from engine.ids import Ids
 from engine.registry import REGISTRY
 from handlers import logs
 from handlers.application import Application
+from handlers.clients import Clients
 from handlers.process import Process
 
 if TYPE_CHECKING:
@@ -36,14 +33,6 @@ LEASE_S = 60.0
 EVICT_MARGIN_S = 10.0
 STOP_MARGIN_S = 5.0
 """Where the environment says nothing: the template's own defaults, in seconds."""
-
-CONNECT_TIMEOUT_S = 2.0
-READ_TIMEOUT_S = 5.0
-"""Seconds until a call to AWS is given up and tried again. Design choice: AWS answers in milliseconds, and a connection
-that a frozen process kept may be dead."""
-
-CONNECTIONS_MAX = 50
-"""Connections of one client. Design choice: a batch of workflows whose branches all commit at once."""
 
 
 class SettingsError(Exception):
@@ -150,14 +139,13 @@ class Wiring:
         self.clock: Clock = SystemClock()
         self.ids = Ids(self.clock)
         self.application = Application(settings.app, REGISTRY.get, self.clock)
-        self._open = AsyncExitStack()
-        self._clients: dict[str, Any] = {}
+        self._clients = Clients(self.clock, trace=_trace)
         self._store: Store | None = None
 
     async def store(self) -> Store:
         """The table."""
         if self._store is None:
-            client = await self.client("dynamodb")
+            client = await self._clients.dynamodb()
             # Jitter wants spread, not secrecy; a process of its own seed is what keeps two from retrying in step.
             jitter = random.Random()  # noqa: S311
             owner = f"{self.settings.stack or 'torpor'}-{self.ids.new()}"
@@ -166,7 +154,7 @@ class Wiring:
 
     async def queue(self) -> WakeQueue:
         """The wake queue."""
-        return WakeQueue(await self.client("sqs"), self.settings.queue_url)
+        return WakeQueue(await self._clients.sqs(), self.settings.queue_url)
 
     async def alarms(self) -> Alarms:
         """The alarms; the client of EventBridge Scheduler is made at the first that is far."""
@@ -178,17 +166,17 @@ class Wiring:
 
     async def client(self, service: str) -> Any:
         """The one aiobotocore client of a service; it lives as long as the process."""
-        if service not in self._clients:
-            made = _session().create_client(service, config=_config(service))
-            # Another call may have made one while we waited; then ours is closed with the rest and never used.
-            client = await self._open.enter_async_context(made)
-            self._clients.setdefault(service, client)
-        return self._clients[service]
+        return await self._clients.generic(service)
 
     def close(self) -> None:
         """Close every client and the loop; for tests and tools."""
-        self.process.loop.run_until_complete(self._open.aclose())
+        self.process.loop.run_until_complete(self._clients.close())
         self.process.close()
+
+
+def _trace() -> str | None:
+    # Lambda's runtime sets it anew for each invocation.
+    return os.environ.get("_X_AMZN_TRACE_ID")  # noqa: TID251 - this is the place
 
 
 class LateScheduler:
@@ -226,25 +214,6 @@ class LateBus:
         """See ``EventBus.put``."""
         wiring = self._wiring
         await EventBus(await wiring.client("events"), wiring.settings.bus, wiring.clock).put(events)
-
-
-@functools.cache
-def _session() -> Any:
-    # One a process: it keeps what it has read of the services' models.
-    return get_session()
-
-
-def _config(service: str) -> AioConfig:
-    # The store and the bus try again themselves, knowing what may be repeated; for a wake two more tries are enough.
-    attempts = 1 if service in {"dynamodb", "events"} else 3
-    return AioConfig(
-        connect_timeout=CONNECT_TIMEOUT_S,
-        read_timeout=READ_TIMEOUT_S,
-        max_pool_connections=CONNECTIONS_MAX,
-        retries={"total_max_attempts": attempts, "mode": "standard"},
-        # The adapters build every request themselves, in forms that their tests have validated against the service.
-        parameter_validation=False,
-    )
 
 
 @functools.cache

@@ -8,16 +8,21 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from aiobotocore.config import AioConfig
+from aiobotocore.credentials import AioCredentials
 from aiobotocore.session import get_session
 from botocore.exceptions import ClientError
 
+from adapters.dynamodb.client import TARGET, DynamoClient, read_answer
 from adapters.dynamodb.schema import TABLE_DEFINITION
 from adapters.dynamodb.store import Claimed, Store
+from adapters.short_way import Address, ShortWay, open_http
 from engine.clock import SystemClock
 from engine.ids import Ids
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+
+    from aiohttp import ClientSession
 
     from adapters.dynamodb.driver import DynamoDriver
     from engine.driver import Timer
@@ -162,9 +167,28 @@ def client_of(service: str, endpoint: str) -> Any:
     )
 
 
+class Shortened:
+    """The calls of a table by the short way, as functions make them; every other by the generic client."""
+
+    def __init__(self, short: DynamoClient, generic: Any) -> None:
+        self._short = short
+        self._generic = generic
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._short if hasattr(self._short, name) else self._generic, name)
+
+
 @contextlib.asynccontextmanager
-async def place_on(endpoint: str) -> AsyncIterator[Place]:
-    async with client_of("dynamodb", endpoint) as client:
+async def place_on(endpoint: str, *, by_short_way: bool = False) -> AsyncIterator[Place]:
+    """A place on an emulator, reached by the short way, or by the generic client, which checks the form of requests."""
+    async with client_of("dynamodb", endpoint) as client, _http() as http:
         table = f"contract-{next(_NUMBERS)}"
         await client.create_table(TableName=table, **TABLE_DEFINITION)
-        yield Place(Faults(client), table, ShiftedClock())
+        address = Address(endpoint=endpoint, region="eu-west-1", service="dynamodb", target=TARGET)
+        way = ShortWay(http, address, AioCredentials("test", "test"), SystemClock(), answerer=read_answer)
+        called = Shortened(DynamoClient(way), client) if by_short_way else client
+        yield Place(Faults(called), table, ShiftedClock())
+
+
+def _http() -> ClientSession:
+    return open_http(connect_timeout_s=5, read_timeout_s=20, connections_max=50, tls=False)

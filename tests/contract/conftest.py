@@ -14,6 +14,7 @@ from tests.contract.aws import Place, place_on
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from contextlib import AbstractAsyncContextManager
 
     from engine.driver import EngineDriver
     from engine.entry import Message
@@ -30,9 +31,14 @@ def moto() -> Iterator[str]:
     server.stop()
 
 
+def _place(request: pytest.FixtureRequest, emulator: str) -> AbstractAsyncContextManager[Place]:
+    # One of the two is called as functions do it, the other with every request checked for its form.
+    return place_on(request.getfixturevalue(emulator), by_short_way=emulator == "ministack")
+
+
 @pytest.fixture(params=EMULATORS)
 async def place(request: pytest.FixtureRequest) -> AsyncIterator[Place]:
-    async with place_on(request.getfixturevalue(request.param)) as made:
+    async with _place(request, request.param) as made:
         yield made
 
 
@@ -44,7 +50,7 @@ async def moto_place(moto: str) -> AsyncIterator[Place]:
 
 @pytest.fixture
 async def ministack_place(ministack: str) -> AsyncIterator[Place]:
-    async with place_on(ministack) as made:
+    async with place_on(ministack, by_short_way=True) as made:
         yield made
 
 
@@ -71,7 +77,7 @@ async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
 
         yield Subject(memory, add, same)
         return
-    async with place_on(request.getfixturevalue(request.param)) as made:
+    async with _place(request, request.param) as made:
         driver = await made.started()
         await driver.commit(Commit(prefixes=[b""]))
 
