@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.lifecycle import WorkflowState
 from handlers import bodies, problems
+from handlers.schedule_schemas import SCHEDULE_SCHEMAS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -98,6 +99,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         status={"type": "integer"},
         detail={**_TEXT, "description": "What to do about it."},
     ),
+    **SCHEDULE_SCHEMAS,
 }
 """The shapes of bodies; times are RFC 3339 in JSON and datetimes in CBOR."""
 

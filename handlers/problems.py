@@ -38,6 +38,7 @@ INVALID_PARAMETER = Kind("invalid-parameter", 400, "A parameter is not valid")
 INVALID_ID = Kind("invalid-id", 400, "An id or name is not valid")
 BODY_TOO_LARGE = Kind("body-too-large", 413, "The body is too large")
 UNSUPPORTED_MEDIA_TYPE = Kind("unsupported-media-type", 415, "The body is of a type that is not taken here")
+INVALID_SCHEDULE = Kind("invalid-schedule", 400, "The schedule is not valid")
 UNKNOWN_TYPE = Kind("unknown-type", 404, "No workflow has this type")
 WORKFLOW_NOT_FOUND = Kind("workflow-not-found", 404, "No workflow has this id")
 START_CONFLICT = Kind("start-conflict", 409, "The id is taken by another workflow")
@@ -59,6 +60,7 @@ KINDS: tuple[tuple[type[BaseException], Kind], ...] = (
     (errors.WorkflowFailedError, WORKFLOW_FAILED),
     (errors.InvalidIdError, INVALID_ID),
     (errors.InvalidReplayError, INVALID_REPLAY),
+    (errors.InvalidScheduleError, INVALID_SCHEDULE),
     (errors.ValueTooLargeError, BODY_TOO_LARGE),
     (errors.CommitTooLarge, BODY_TOO_LARGE),
     (errors.UnstorableValueError, INVALID_BODY),

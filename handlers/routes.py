@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from handlers import listening, operations, problems
+from handlers import listening, operations, problems, schedules
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -55,6 +55,8 @@ KEY = Parameter(
 )
 
 _BODY_PROBLEMS = (problems.BODY_TOO_LARGE, problems.UNSUPPORTED_MEDIA_TYPE)
+_TOLD_PROBLEMS = (problems.WORKFLOW_NOT_FOUND, problems.WORKFLOW_ENDED, *_BODY_PROBLEMS)
+_SPEC_PROBLEMS = (problems.INVALID_SCHEDULE, problems.UNKNOWN_TYPE, problems.APPLICATION_BROKEN)
 
 ROUTES: tuple[Route, ...] = (
     Route(
@@ -157,6 +159,82 @@ ROUTES: tuple[Route, ...] = (
         path="/workflows/{id_or_type}",
         act=operations.purge,
         answers={200: "Purged", 202: "Purged"},
+        problems=(problems.WORKFLOW_NOT_FOUND, problems.WORKFLOW_NOT_ENDED),
+    ),
+    Route(
+        method="GET",
+        path="/schedules",
+        act=schedules.list_schedules,
+        parameters=(
+            Parameter("limit", "query", "integer", "Schedules a page, 25 at most."),
+            Parameter("cursor", "query", "string", "Where the page before this one ended."),
+        ),
+        answers={200: "SchedulePage"},
+        problems=(problems.CORRUPT_HISTORY,),
+    ),
+    Route(
+        method="POST",
+        path="/schedules",
+        act=schedules.create,
+        body="NewSchedule",
+        answers={200: "Schedule", 201: "Schedule"},
+        problems=(problems.START_CONFLICT, problems.WORKFLOW_NOT_FOUND, *_SPEC_PROBLEMS, *_BODY_PROBLEMS),
+    ),
+    Route(
+        method="POST",
+        path="/schedules/{name}/pause",
+        act=schedules.pause,
+        parameters=(KEY,),
+        body="Pausing",
+        answers={202: "Accepted"},
+        problems=_TOLD_PROBLEMS,
+    ),
+    Route(
+        method="POST",
+        path="/schedules/{name}/resume",
+        act=schedules.resume,
+        parameters=(KEY,),
+        answers={202: "Accepted"},
+        problems=(problems.WORKFLOW_NOT_FOUND, problems.WORKFLOW_ENDED),
+    ),
+    Route(
+        method="POST",
+        path="/schedules/{name}/trigger",
+        act=schedules.trigger,
+        parameters=(KEY,),
+        answers={202: "Accepted"},
+        problems=(problems.WORKFLOW_NOT_FOUND, problems.WORKFLOW_ENDED),
+    ),
+    Route(
+        method="POST",
+        path="/schedules/{name}/backfill",
+        act=schedules.backfill,
+        parameters=(KEY,),
+        body="Filling",
+        answers={202: "Accepted"},
+        problems=(problems.INVALID_SCHEDULE, *_TOLD_PROBLEMS),
+    ),
+    Route(
+        method="POST",
+        path="/schedules/{name}/update",
+        act=schedules.update,
+        parameters=(KEY,),
+        body="ScheduleSpec",
+        answers={202: "Accepted"},
+        problems=(*_SPEC_PROBLEMS, *_TOLD_PROBLEMS),
+    ),
+    Route(
+        method="GET",
+        path="/schedules/{name}",
+        act=schedules.describe,
+        answers={200: "Schedule"},
+        problems=(problems.WORKFLOW_NOT_FOUND, problems.CORRUPT_HISTORY),
+    ),
+    Route(
+        method="DELETE",
+        path="/schedules/{name}",
+        act=schedules.delete,
+        answers={200: "ScheduleGone", 202: "ScheduleGone"},
         problems=(problems.WORKFLOW_NOT_FOUND, problems.WORKFLOW_NOT_ENDED),
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -107,19 +108,19 @@ async def _read(ports: Ports, name: str) -> tuple[Description, Schedule]:
 
 async def pause(ports: Ports, call: Call) -> Answer:
     """Have a schedule occur no more until it is resumed; what runs goes on."""
-    note = text(members(call.value(), frozenset({"note"})).get("note"), "note")
+    asked = call.value()
+    body = {} if asked is None else members(asked, frozenset({"note"}))
+    note = text(body.get("note"), "note")
     return await _tell(ports, call, Command.PAUSE, {"note": note})
 
 
 async def resume(ports: Ports, call: Call) -> Answer:
     """Have a paused schedule occur again, from now on."""
-    members(call.value(), frozenset())
     return await _tell(ports, call, Command.RESUME, None)
 
 
 async def trigger(ports: Ports, call: Call) -> Answer:
     """Have a schedule start one run now, whatever else runs, paused or not."""
-    members(call.value(), frozenset())
     return await _tell(ports, call, Command.TRIGGER, None)
 
 
@@ -166,10 +167,8 @@ async def delete(ports: Ports, call: Call) -> Answer:
     found, _ = await _read(ports, name)
     at_workflow = replace(call, path={"id": found.workflow_id, "id_or_type": found.workflow_id}, query={})
     if found.ended_at is None:
-        try:
+        # It may come to its end in this moment.
+        with contextlib.suppress(WorkflowEndedError):
             await operations.cancel(ports, at_workflow)
-        except WorkflowEndedError:
-            # It came to its end in this moment.
-            pass
     purged = await operations.purge(ports, at_workflow)
     return Answer(status=purged.status, value={"name": name, "is_gone": purged.value["is_gone"]})

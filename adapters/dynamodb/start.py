@@ -16,6 +16,7 @@ from adapters.dynamodb.limits import START_TRIES_MAX
 from adapters.dynamodb.tags import holder_of, place_key
 from engine.errors import StartConflictError, StoreUnavailableError
 from engine.lifecycle import WorkflowState
+from engine.schedules.identity import SCHEDULE_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -153,7 +154,8 @@ async def _find(table: Table, workflow_id: str) -> Head | None:
 
 async def know(connection: Connection, workflow_type: str) -> None:
     """Remember a type, so that a listing of all types finds it; once a process, before the first such start."""
-    if workflow_type in connection.known_types:
+    # Schedules are torpor's own: they are listed where they are asked for.
+    if workflow_type in connection.known_types or workflow_type == SCHEDULE_TYPE:
         return
     is_new = Condition("NOT contains(#types, :type)", {":type": {"S": workflow_type}})
     change = Change(unions={"types": [workflow_type]})

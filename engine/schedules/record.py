@@ -68,8 +68,9 @@ class Spec(Struct, frozen=True, kw_only=True):
 
     def is_same(self, other: Spec) -> bool:
         """Whether both ask for the same; an interval without an anchor is the same as one that got one."""
-        anchor_ms = next((one.timing.anchor_ms for one in (self, other) if isinstance(one.timing, Every)), None)
-        return self.anchored(anchor_ms or 0) == other.anchored(anchor_ms or 0)
+        anchors = [one.timing.anchor_ms for one in (self, other) if isinstance(one.timing, Every)]
+        anchor_ms = next((anchor for anchor in anchors if anchor is not None), 0)
+        return self.anchored(anchor_ms) == other.anchored(anchor_ms)
 
 
 class Fate(StrEnum):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SCHEMA = schemathesis.openapi.from_dict(openapi.document(ROUTES))
 KNOWN = "hostile"
-"""An id and a type that exist, so that not every generated request stops at 404."""
+"""An id, a type and a schedule that exist, so that not every generated request stops at 404."""
 
 CHECKS = [
     schemathesis.checks.not_a_server_error,
@@ -58,6 +58,7 @@ async def hostile(ctx: Context, _input: Any) -> Any:
 def http(wiring: Wiring) -> Caller:
     caller = Caller(wiring)
     assert caller.post(f"/workflows/{KNOWN}", {"id": KNOWN}).status == 201
+    assert caller.post("/schedules", {"name": KNOWN, "every": "1d", "type": KNOWN}).status == 201
     return caller
 
 
@@ -82,7 +83,7 @@ def answered(http: Caller, case: Case[Any]) -> Response:
 @settings(max_examples=15, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 def test_no_generated_request_gets_an_undocumented_answer(http: Caller, case: Case[Any]) -> None:
     case.validate_response(answered(http, case), checks=CHECKS)
-    for name in ("id", "id_or_type"):
+    for name in ("name",) if case.path.startswith("/schedules/") else ("id", "id_or_type"):
         if name in case.path_parameters:
             case.path_parameters[name] = KNOWN
             if case.method != "DELETE":

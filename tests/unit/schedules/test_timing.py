@@ -267,8 +267,8 @@ def test_an_interval_is_aligned_to_its_anchor(interval_s: int, anchor_s: int, at
     found = timing.next_after(at_ms)
     assert found is not None
     assert found > at_ms
-    assert (found - timing.anchor_ms) % (interval_s * 1000) == 0
-    assert found == timing.anchor_ms or found - interval_s * 1000 <= at_ms
+    assert (found - anchor_s * 1000) % (interval_s * 1000) == 0
+    assert found == anchor_s * 1000 or found - interval_s * 1000 <= at_ms
 
 
 @pytest.mark.parametrize(

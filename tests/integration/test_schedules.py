@@ -1,0 +1,188 @@
+"""Schedules over HTTP, with their workflow run by the worker: what is asked, what is refused, what is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from engine import Context, workflow
+from handlers import problems
+from tests.integration.test_api import assert_problem
+
+if TYPE_CHECKING:
+    from tests.integration.driven import Driven
+
+DAILY = {"name": "daily", "cron": "0 9 * * MON-FRI", "timezone": "Europe/Berlin", "type": "schedules-report"}
+
+
+@dataclass
+class Report:
+    pages: int = 1
+
+
+@workflow("schedules-report")
+async def report(_ctx: Context, given: Report) -> int:
+    return given.pages
+
+
+def daily(**more: Any) -> dict[str, Any]:
+    return {**DAILY, "input": {"pages": 3}, **more}
+
+
+def test_a_schedule_is_created_once_and_tells_what_it_will_do(driven: Driven) -> None:
+    first = driven.http.post("/schedules", daily())
+    assert first.status == 201
+    assert first.headers["location"] == "/schedules/daily"
+    told = first.value
+    assert (told["name"], told["state"], told["cron"], told["timezone"]) == (
+        "daily",
+        "active",
+        "0 9 * * MON-FRI",
+        "Europe/Berlin",
+    )
+    assert (told["input"], told["overlap"], told["catch_up"], told["recent"]) == ({"pages": 3}, "skip", "1d", [])
+    assert len(told["next"]) == 5
+    assert all("T09:00:00+0" in each for each in told["next"])
+    again = driven.http.post("/schedules", daily())
+    assert (again.status, again.value["next"]) == (200, told["next"])
+    assert_problem(driven.http.post("/schedules", daily(cron="0 10 * * *")), problems.START_CONFLICT)
+    driven.drain()
+    assert driven.http.post("/schedules", daily()).status == 200
+    assert driven.state("schedule:daily") == "sleeping"
+    assert driven.http.get("/schedules/daily").value["next"] == told["next"]
+    assert [each["name"] for each in driven.http.get("/schedules").value["schedules"]] == ["daily"]
+
+
+def test_an_interval_is_the_same_one_although_it_was_given_its_anchor(driven: Driven) -> None:
+    asked = {"name": "often", "every": "15m", "type": "schedules-report", "input": {}}
+    assert driven.http.post("/schedules", asked).status == 201
+    driven.drain()
+    answer = driven.http.post("/schedules", asked)
+    assert (answer.status, answer.value["every"]) == (200, "15m")
+    assert driven.http.post("/schedules", {**asked, "every": 900}).status == 200
+
+
+def test_a_schedule_obeys_over_http(driven: Driven) -> None:
+    driven.http.post("/schedules", daily())
+    driven.drain()
+    assert driven.http.post("/schedules/daily/pause", {"note": "holidays"}).status == 202
+    assert driven.http.post("/schedules/daily/trigger").status == 202
+    driven.drain()
+    told = driven.http.get("/schedules/daily").value
+    assert (told["state"], told["note"], told["next"]) == ("paused", "holidays", [])
+    [run] = told["recent"]
+    assert run["outcome"] == "started"
+    assert driven.output(run["run_id"].replace("/", "%2F")) == {"id": run["run_id"], "state": "completed", "output": 3}
+    assert driven.http.post("/schedules/daily/resume").status == 202
+    assert (
+        driven.http.post("/schedules/daily/update", {**daily(every="1h", overlap="allow"), "cron": None}).status == 400
+    )
+    changed = {"every": "1h", "overlap": "allow", "type": "schedules-report", "input": {"pages": 4}}
+    assert driven.http.post("/schedules/daily/update", changed).status == 202
+    driven.drain()
+    told = driven.http.get("/schedules/daily").value
+    assert (told["state"], told["every"], told["overlap"], told["input"]) == ("active", "1h", "allow", {"pages": 4})
+
+
+def test_a_backfill_runs_each_occurrence_once(driven: Driven) -> None:
+    driven.http.post("/schedules", daily())
+    driven.drain()
+    week = {"from": "2026-11-02T00:00", "to": "2026-11-08T23:59", "overlap": "allow"}
+    for _ in range(2):
+        assert driven.http.post("/schedules/daily/backfill", week).status == 202
+        driven.drain()
+    runs = [each["id"] for each in driven.http.get("/workflows", query={"type": "schedules-report"}).value["workflows"]]
+    assert sorted(runs) == [f"daily/2026-11-0{day}T08:00:00Z" for day in range(2, 7)]
+    assert driven.http.get("/schedules/daily").value["backfills"] == 0
+
+
+def test_a_deleted_schedule_is_gone_and_its_name_free_in_a_minute(driven: Driven) -> None:
+    driven.http.post("/schedules", daily())
+    driven.drain()
+    deleted = driven.http.call("DELETE", "/schedules/daily")
+    assert (deleted.status, deleted.value) == (202, {"name": "daily", "is_gone": False})
+    assert_problem(driven.http.get("/schedules/daily"), problems.WORKFLOW_NOT_FOUND)
+    assert_problem(driven.http.post("/schedules/daily/pause"), problems.WORKFLOW_ENDED)
+    assert driven.http.get("/schedules").value["schedules"] == []
+    again = driven.http.post("/schedules", daily())
+    assert_problem(again, problems.START_CONFLICT)
+    assert "being purged" in again.value["detail"]
+
+
+def test_a_schedule_that_has_ended_says_so(driven: Driven) -> None:
+    asked = {"name": "once", "at": "2990-01-01T00:00:00Z", "type": "schedules-report", "input": {}}
+    assert driven.http.post("/schedules", asked).status == 201
+    driven.drain()
+    driven.http.post("/workflows/schedule%3Aonce/cancel")
+    assert driven.http.get("/schedules/once").value["state"] == "cancelled"
+    assert_problem(driven.http.post("/schedules/once/trigger"), problems.WORKFLOW_ENDED)
+    assert driven.http.call("DELETE", "/schedules/once").status == 202
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "told"),
+    [
+        ({"cron": "0 25 * * *"}, problems.INVALID_SCHEDULE, "hour (0-23)"),
+        ({"cron": "0 9 31 2 *"}, problems.INVALID_SCHEDULE, "day-of-month"),
+        ({"cron": "0 9 */20 * 1L"}, problems.INVALID_SCHEDULE, "no occurrence ahead"),
+        ({"cron": None}, problems.INVALID_SCHEDULE, '"cron", "every" and "at"'),
+        ({"every": "5m"}, problems.INVALID_SCHEDULE, '"cron", "every" and "at"'),
+        ({"timezone": "Berlin"}, problems.INVALID_SCHEDULE, "Europe/Berlin"),
+        ({"start_at": "2030-01-01T00:00Z"}, problems.INVALID_SCHEDULE, "aligned"),
+        ({"cron": None, "every": "soon"}, problems.INVALID_SCHEDULE, "1h30m"),
+        ({"cron": None, "every": "0s"}, problems.INVALID_SCHEDULE, "not possible"),
+        ({"cron": None, "at": "tomorrow"}, problems.INVALID_SCHEDULE, "ISO 8601"),
+        ({"cron": None, "at": "2001-01-01T00:00Z"}, problems.INVALID_SCHEDULE, "no occurrence ahead"),
+        ({"overlap": "maybe"}, problems.INVALID_SCHEDULE, "skip, queue, allow"),
+        ({"catch_up": -1}, problems.INVALID_SCHEDULE, "0 to"),
+        ({"type": None}, problems.INVALID_SCHEDULE, "which workflow"),
+        ({"type": "schedules-nothing"}, problems.UNKNOWN_TYPE, "schedules-nothing"),
+        ({"type": "torpor.schedule"}, problems.UNKNOWN_TYPE, "torpor's own"),
+        ({"input": {"pages": "many"}}, problems.INVALID_BODY, "Report"),
+        ({"name": "a/b"}, problems.INVALID_ID, "dashes"),
+        ({"name": None}, problems.INVALID_ID, "dashes"),
+        ({"name": "x" * 101}, problems.INVALID_ID, "100"),
+        ({"often": True}, problems.INVALID_BODY, "often"),
+        ({"tags": {"a": 1}}, problems.INVALID_BODY, "tags"),
+    ],
+)
+def test_what_cannot_be_a_schedule_is_told_why(
+    driven: Driven, change: dict[str, Any], kind: problems.Kind, told: str
+) -> None:
+    answer = driven.http.post("/schedules", daily(**change))
+    assert_problem(answer, kind)
+    assert told in answer.value["detail"]
+    assert driven.cloud.items() == []
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({}, "from"),
+        ({"from": "2026-11-02", "to": "2026-11-01"}, "before"),
+        ({"from": "2026-11-07T00:00", "to": "2026-11-08T23:59"}, "no occurrence"),
+        ({"from": "2000-01-01T00:00", "to": "2026-11-08T23:59"}, "more than 1000"),
+        ({"from": "2026-11-02", "to": "2026-11-03", "overlap": "x"}, "overlap"),
+    ],
+)
+def test_a_backfill_that_cannot_be_is_told_why(driven: Driven, body: dict[str, Any], told: str) -> None:
+    driven.http.post("/schedules", daily())
+    answer = driven.http.post("/schedules/daily/backfill", body)
+    assert_problem(answer, problems.INVALID_SCHEDULE)
+    assert told in answer.value["detail"]
+
+
+def test_nobody_else_is_a_schedule(driven: Driven) -> None:
+    assert_problem(driven.http.post("/workflows/torpor.schedule", {"id": "x"}), problems.UNKNOWN_TYPE)
+    assert_problem(driven.http.post("/workflows/schedules-report", {"id": "schedule:x"}), problems.INVALID_ID)
+    assert_problem(driven.http.get("/schedules/x"), problems.WORKFLOW_NOT_FOUND)
+    assert_problem(driven.http.get("/schedules/x%2Fy"), problems.INVALID_ID)
+
+
+def test_schedules_are_not_among_the_workflows_unless_asked_for(driven: Driven) -> None:
+    driven.http.post("/schedules", daily())
+    assert driven.http.get("/workflows").value["workflows"] == []
+    listed = driven.http.get("/workflows", query={"type": "torpor.schedule"}).value["workflows"]
+    assert [each["id"] for each in listed] == ["schedule:daily"]
