@@ -1,13 +1,17 @@
-"""What the log is told of failures in an author's code: which step or workflow, and where, but no values."""
+"""What the log is told of failures: in an author's code which step or workflow, and where, but no values."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from typing import TYPE_CHECKING, Any
 
+from engine.errors import CallerError, DriverError, OperatorError
 from engine.hooks import ErrorInfo, RollbackErrorEvent, StepErrorEvent, error_info
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from engine.hooks import RunErrorEvent
 
 logger = logging.getLogger(__name__)
@@ -27,6 +31,21 @@ def tell_end(workflow_type: str, workflow_id: str, error: BaseException) -> None
     """One warning for a workflow that has failed with ``error``."""
     more = {name: value for name in ("step_name", "attempts") if (value := getattr(error, name, None))}
     _tell("workflow failed", workflow_id, workflow_type, error_info(error), more)
+
+
+def told(error: BaseException) -> dict[str, str]:
+    """What a log may know of an error: our own errors say nothing of payloads, an author's may."""
+    is_ours = isinstance(error, (OperatorError, CallerError))
+    return {"error": f"{type(error).__name__}: {error}" if is_ours else type(error).__name__}
+
+
+@contextlib.contextmanager
+def losing_nothing(what: str, workflow_id: str) -> Iterator[None]:
+    """A call whose failure costs a delay: what it was for is stored as due, and the sweeper finds it."""
+    try:
+        yield
+    except DriverError as error:
+        logger.warning(what, extra={"workflow_id": workflow_id, **told(error)})
 
 
 def _tell(what: str, workflow_id: str, workflow_type: str, error: ErrorInfo, more: dict[str, Any]) -> None:

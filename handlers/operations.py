@@ -16,6 +16,7 @@ from engine.lifecycle import ENDED, WorkflowState
 from engine.schedules.identity import ID_PREFIX, SCHEDULE_TYPE
 from engine.values import decode, decode_error, encode, fit_json, input_type
 from handlers import bodies
+from handlers.application import ApplicationBrokenError
 from handlers.calls import Answer, instant, instant_ms, members, text, texts, wait_for
 from handlers.problems import INVALID_PARAMETER, Problem
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from adapters.dynamodb.query import Description, Outcome
     from adapters.dynamodb.store import Store
     from adapters.sqs import WakeQueue
+    from engine.commit import Pruning
     from engine.driver import Clock
     from engine.ids import Ids
     from engine.inspect import Operation
@@ -59,6 +61,13 @@ class Ports:
     clock: Clock
     ids: Ids
     application: WorkflowSource
+
+    def pruning_of(self, workflow_type: str) -> Pruning | None:
+        """What is to be forgotten of a workflow of a type that ends; nothing where the code does not know the type."""
+        try:
+            return self.application.get(workflow_type).pruning
+        except (UnknownTypeError, ApplicationBrokenError):
+            return None
 
 
 # --- starting and sending -----------------------------------------------------------------------------------------
@@ -234,6 +243,8 @@ def _error(stored: bytes | None) -> dict[str, Any] | None:
 async def history(ports: Ports, call: Call) -> Answer:
     """Every recorded operation of a workflow, in the order of creation."""
     told = inspect.describe(await ports.store.history(call.path["id"]))
+    # Where there is none, HEAD tells whether it was forgotten.
+    pruned_at = None if told.operations else (await _found(ports, call.path["id"])).pruned_at
     entries = [_entry(operation) for operation in sorted(told.operations, key=lambda operation: operation.id)]
     unreadable = [asdict(pair) for pair in told.unreadable]
     return Answer(
@@ -241,6 +252,7 @@ async def history(ports: Ports, call: Call) -> Answer:
             "id": call.path["id"],
             "state": told.state,
             "document": told.document,
+            "pruned_at": instant(pruned_at),
             "entries": entries,
             "unreadable": unreadable,
         }
@@ -268,6 +280,8 @@ def _described(found: Description) -> dict[str, Any]:
         "created_at": instant(found.created_at),
         "updated_at": instant(found.updated_at),
         "ended_at": instant(found.ended_at),
+        "prune_at": instant(found.prune_at),
+        "pruned_at": instant(found.pruned_at),
         "wake_at": instant(found.wake_at),
         "waiting_for": None if found.waiting_for is None else list(found.waiting_for),
         "wakes": found.wakes,
@@ -288,7 +302,7 @@ async def wake(ports: Ports, call: Call) -> Answer:
 async def cancel(ports: Ports, call: Call) -> Answer:
     """Cancel a workflow; whoever runs it is stopped at its next commit. Cancelling twice is no error."""
     rollback = call.flag("rollback")
-    if await ports.store.cancel(call.path["id"], rollback=rollback):
+    if await ports.store.cancel(call.path["id"], rollback=rollback, pruning_of=ports.pruning_of):
         try:
             await ports.alarms.clear(call.path["id"])
         except DriverError as error:

@@ -13,7 +13,7 @@ from handlers import bootstrap
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from adapters.dynamodb.store import Overdue, Store
+    from adapters.dynamodb.store import Store
     from adapters.sqs import WakeQueue
     from engine.driver import Clock
     from handlers.bootstrap import Wiring
@@ -23,6 +23,12 @@ logger = logging.getLogger(__name__)
 OVERDUE_PER_SHARD_MAX = 500
 """Workflows of one shard of the index that one sweep looks at. Design choice: 8,000 in all, which the rest of a minute
 is enough to wake; who is left is the longest overdue of the next sweep."""
+
+OUTLIVED_MAX = 2_000
+"""Ended workflows whose time is over that one sweep has somebody forget: those of one shard, a different one each
+minute, so that each is looked at every 16 minutes. Design choice: three million a day, for one query a minute."""
+
+_SHARD_MS = 60_000
 
 PATIENCE_MS = 5_000
 """Milliseconds for which an overdue workflow is left to the fast path: its wake is on its way. Design choice."""
@@ -56,22 +62,27 @@ async def sweep(store: Store, queue: WakeQueue, clock: Clock) -> dict[str, int]:
         StoreUnavailableError: nobody could be found; the next sweep will.
     """
     now = clock.now()
-    overdue = await store.overdue(now=now - PATIENCE_MS, limit_per_shard=OVERDUE_PER_SHARD_MAX)
     room = asyncio.Semaphore(CONCURRENT_WAKES_MAX)
 
-    async def wake(entry: Overdue) -> bool:
+    async def wake(workflow_id: str) -> bool:
         async with room:
             try:
-                await queue.wake(entry.workflow_id, 0)
+                await queue.wake(workflow_id, 0)
             except DriverError:
                 return False
         return True
 
-    woken = sum(await asyncio.gather(*map(wake, overdue)))
+    overdue = await store.overdue(now=now - PATIENCE_MS, limit_per_shard=OVERDUE_PER_SHARD_MAX)
+    woken = sum(await asyncio.gather(*(wake(entry.workflow_id) for entry in overdue)))
     told = {"overdue": len(overdue), "woken": woken}
     longest_ms = now - overdue[0].due_at if overdue else 0
     level = logging.INFO if woken == len(overdue) else logging.ERROR
     logger.log(level, SWEPT, extra={**told, "longest_ms": longest_ms})
+    # Behind what is late, and told apart from it: nobody waits for these.
+    outlived = await store.outlived(now // _SHARD_MS, now=now, limit=OUTLIVED_MAX)
+    if outlived:
+        woken = sum(await asyncio.gather(*map(wake, outlived)))
+        logger.info("outlived", extra={"outlived": len(outlived), "woken": woken})
     return told
 
 

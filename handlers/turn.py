@@ -6,19 +6,17 @@ It takes its ports as arguments and touches nothing else, so that a simulated wo
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import logging
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from adapters.dynamodb.store import Claimed, NotDue, Purging, Unreadable
+from adapters.dynamodb.store import Claimed, NotDue, Outlived, Purging, Unreadable
 from adapters.dynamodb.table import sleep
 from engine.commit import Alarm, Commit
 from engine.errors import (
     AuthorError,
-    CallerError,
     CorruptHistoryError,
     DriverError,
     EvictedError,
@@ -35,10 +33,11 @@ from engine.limits import DEATHS_MAX
 from engine.values import StoredError, encode_error
 from handlers import failures
 from handlers.application import ApplicationBrokenError
+from handlers.forgetting import forget
 from handlers.publishing import Publisher
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Coroutine, Iterator
+    from collections.abc import Collection, Coroutine
 
     from adapters.alarms import Alarms
     from adapters.dynamodb.driver import DynamoDriver
@@ -134,15 +133,17 @@ async def take_turn(
     try:
         claim = await ports.store.claim(workflow_id, lease_ms=limits.lease_ms, deadline_ms=invocation.deadline_ms)
     except (OperatorError, InvalidIdError) as error:
-        logger.exception("wake failed", extra={"workflow_id": workflow_id, **_told(error)})
+        logger.exception("wake failed", extra={"workflow_id": workflow_id, **failures.told(error)})
         return Outcome.FAULT
     match claim:
         case Claimed(driver):
             return await Turn(ports, limits, invocation, driver).take()
         case Unreadable(driver, reason):
             return await Turn(ports, limits, invocation, driver).refuse(reason)
-        case Purging():
-            return await _go_on_purging(ports, workflow_id, until=invocation.deadline_ms - limits.evict_margin_ms)
+        case Purging() | Outlived():
+            until = invocation.deadline_ms - limits.evict_margin_ms
+            await forget(ports.store, ports.alarms, workflow_id, claim, until=until)
+            return Outcome.DROPPED
     return await _drop(ports, workflow_id, claim, alarms)
 
 
@@ -156,45 +157,15 @@ async def _pass_on(ports: TurnPorts, workflow_id: str) -> Outcome:
     return Outcome.DROPPED
 
 
-async def _go_on_purging(ports: TurnPorts, workflow_id: str, *, until: int) -> Outcome:
-    """Delete what is left of a workflow whose purge was cut short, or had to wait."""
-    try:
-        progress = await ports.store.purge(workflow_id, until=until)
-    except (OperatorError, CallerError, FencedError) as error:
-        # It stays due, or somebody else is at it.
-        logger.warning("purge cut short", extra={"workflow_id": workflow_id, **_told(error)})
-        return Outcome.DROPPED
-    if progress.again_at is not None:
-        with _losing_nothing("alarm not armed", workflow_id):
-            await ports.alarms.arm(workflow_id, progress.again_at)
-    logger.info("purged", extra={"workflow_id": workflow_id, "again_at": progress.again_at})
-    return Outcome.DROPPED
-
-
 async def _drop(ports: TurnPorts, workflow_id: str, claim: Claim, alarms: Collection[int]) -> Outcome:
     early_for = claim.due_at if isinstance(claim, NotDue) and claim.due_at in alarms else None
     if early_for is not None:
         # Only the alarm's own wake arms it again. Any other is left over from an earlier wait and would never die out.
-        with _losing_nothing("alarm not armed again", workflow_id):
+        with failures.losing_nothing("alarm not armed again", workflow_id):
             await ports.alarms.arm(workflow_id, early_for)
     fields = {"workflow_id": workflow_id, "reason": type(claim).__name__, "early_for": early_for}
     logger.info("wake dropped", extra=fields)
     return Outcome.DROPPED
-
-
-@contextlib.contextmanager
-def _losing_nothing(what: str, workflow_id: str) -> Iterator[None]:
-    """A call whose failure costs a delay: what it was for is stored as due, and the sweeper finds it."""
-    try:
-        yield
-    except DriverError as error:
-        logger.warning(what, extra={"workflow_id": workflow_id, **_told(error)})
-
-
-def _told(error: BaseException) -> dict[str, str]:
-    """What a log may know of an error: our own errors say nothing of payloads, an author's may."""
-    is_ours = isinstance(error, (OperatorError, CallerError))
-    return {"error": f"{type(error).__name__}: {error}" if is_ours else type(error).__name__}
 
 
 class Turn:
@@ -298,7 +269,7 @@ class Turn:
                 return
             except DriverError as error:
                 # The next beat, or the next commit, will show whether the lease is still ours.
-                logger.warning("lease not renewed", extra={"workflow_id": self._workflow_id, **_told(error)})
+                logger.warning("lease not renewed", extra={"workflow_id": self._workflow_id, **failures.told(error)})
 
     # --- what comes after -------------------------------------------------------------------------------------------
 
@@ -327,7 +298,7 @@ class Turn:
 
     async def _settle_alarm(self) -> None:
         driver = self._driver
-        with _losing_nothing("alarm not armed", self._workflow_id):
+        with failures.losing_nothing("alarm not armed", self._workflow_id):
             if driver.alarm_at is not None:
                 await self._ports.alarms.arm(self._workflow_id, driver.alarm_at)
             if driver.has_stale_schedule:
@@ -367,11 +338,11 @@ class Turn:
         return None
 
     async def _wake(self, workflow_id: str, delay_s: int = 0) -> None:
-        with _losing_nothing("wake lost", workflow_id):
+        with failures.losing_nothing("wake lost", workflow_id):
             await self._ports.queue.wake(workflow_id, delay_s)
 
     async def _wake_signalled(self) -> None:
-        for workflow_id in sorted(self._driver.signalled - {self._workflow_id}):
+        for workflow_id in sorted({*self._driver.signalled} - {self._workflow_id}):
             await self._wake(workflow_id)
 
     def _tell(self, outcome: Outcome) -> None:
@@ -391,7 +362,7 @@ class Turn:
             "repeats": driver.meter.repeats,
             "duration_ms": self._ports.clock.now() - self._began_at,
             "next_wake": driver.alarm_at,
-            **({} if self._error is None else _told(self._error)),
+            **({} if self._error is None else failures.told(self._error)),
         }
         is_odd = outcome in (Outcome.FAULT, Outcome.LEFT) or isinstance(self._error, OperatorError)
         logger.log(logging.ERROR if is_odd else logging.INFO, "run ended", extra=fields)

@@ -15,8 +15,11 @@ from engine.keys import ERROR_KEY, STATE_KEY
 from engine.lifecycle import ENDED, WorkflowState
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from adapters.dynamodb.lease import Claims
     from adapters.dynamodb.table import Connection
+    from engine.commit import Pruning
     from engine.hooks import HistorySnapshot
 
 _ENDED_VALUES = {f":{state}": text(state) for state in sorted(ENDED)}
@@ -43,10 +46,13 @@ async def wake(connection: Connection, workflow_id: str) -> None:
             raise WorkflowEndedError(f"the workflow {workflow_id!r} has ended") from None
 
 
-async def cancel(connection: Connection, claims: Claims, workflow_id: str) -> bool:
+async def cancel(
+    connection: Connection, claims: Claims, workflow_id: str, pruning_of: Callable[[str], Pruning | None]
+) -> bool:
     """End a workflow as cancelled; whoever runs it is fenced at its next commit. No rollback runs.
 
-    Cancelling a cancelled workflow changes nothing. The answer is whether a schedule is left to be cleared.
+    ``pruning_of`` a type is what is to be forgotten of what ends here. Cancelling a cancelled workflow changes nothing.
+    The answer is whether a schedule is left to be cleared.
 
     Raises:
         WorkflowNotFoundError: there is no such workflow.
@@ -60,7 +66,8 @@ async def cancel(connection: Connection, claims: Claims, workflow_id: str) -> bo
             return False
         raise
     state = WorkflowState.CANCELLED
-    await driver.commit(Commit(puts=[(STATE_KEY, state.encode())], alarm=Alarm(None), state=state))
+    puts, pruning = [(STATE_KEY, state.encode())], pruning_of(driver.type)
+    await driver.commit(Commit(puts=puts, alarm=Alarm(None), state=state, pruning=pruning))
     return driver.has_stale_schedule
 
 

@@ -1,4 +1,4 @@
-"""Conditions and changes of one item, and how DynamoDB spells them; pure."""
+"""Values, conditions and changes of one item, how DynamoDB spells them and what it counts for them; pure."""
 
 from __future__ import annotations
 
@@ -31,6 +31,28 @@ def number(value: int) -> AttributeValue:
 def binary(value: bytes) -> AttributeValue:
     """A binary attribute."""
     return {"B": value}
+
+
+def value_bytes(value: AttributeValue) -> int:
+    """The bytes that DynamoDB counts for one attribute value, at most a few above for numbers."""
+    match value:
+        case {"S": str(characters)}:
+            return len(characters.encode())
+        case {"B": bytes(data)}:
+            return len(data)
+        case {"N": str(digits)}:
+            return len(digits) + 1
+        case {"M": dict(members)}:
+            return 3 + sum(1 + len(name.encode()) + value_bytes(member) for name, member in members.items())
+        case {"L": list(members)}:
+            return 3 + sum(1 + value_bytes(member) for member in members)
+        case _:
+            return 1
+
+
+def item_bytes(item: Item) -> int:
+    """The bytes of an item: UTF-8 attribute names and values."""
+    return sum(len(name.encode()) + value_bytes(value) for name, value in item.items())
 
 
 class Condition(Struct, frozen=True):

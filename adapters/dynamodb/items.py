@@ -25,19 +25,28 @@ from engine.lifecycle import ENDED, WorkflowState
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from adapters.dynamodb.expressions import AttributeValue
-
 HEAD = "HEAD"
 INBOX = "INBOX"
 LOG_PREFIX = "LOG#"
 MESSAGE_PREFIX = "MSG#"
 SNAPSHOT_PREFIX = "SNAP#"
 DEDUP_PREFIX = "DEDUP#"
+AWAIT_PREFIX = "AWAIT#"
+"""Before the ids of those who wait for a workflow's end. It sorts before HEAD, as DEDUP does, so that no load reads it."""
+
+WAITS = "WAITS"
+"""The workflows whose ends a workflow was waiting for when it last yielded."""
+
+KEPT_PREFIX = "kept#"
+"""Before the shards of the index ``due`` that hold what has ended and is kept for a while."""
+
+PRUNE_ALL, PRUNE_HISTORY = "all", "history"
+"""What is forgotten when that while is over."""
 
 ACTIVE = "active"
 """The list group of every workflow that has not ended; the ended states are groups of their own."""
 
-_OPTIONAL_NUMBERS = ("lease_until", "wake_at", "schedule_at", "ended_at")
+_OPTIONAL_NUMBERS = ("lease_until", "wake_at", "schedule_at", "ended_at", "prune_at", "pruned_at")
 _COUNTERS = (
     "snapshot_seq",
     "snapshot_parts",
@@ -50,8 +59,10 @@ _COUNTERS = (
     "gap_at",
     "purging_at",
     "is_unique",
+    "waited",
+    "waits_seq",
 )
-_OPTIONAL_TEXTS = ("owner", "flush")
+_OPTIONAL_TEXTS = ("owner", "flush", "prune")
 
 TYPES_KEY: Item = {PARTITION_KEY: text("\0"), SORT_KEY: text("TYPES")}
 """The one item that belongs to no workflow: the types ever started. No workflow id can hold a control character."""
@@ -73,8 +84,12 @@ class Head(Struct, frozen=True, kw_only=True):
         inbox_done: every ticket up to this one is accounted for.
         gap_n: tickets up to this one were first missed at ``gap_at``; 0 where none is missed.
         input_digest: a hash of the input.
+        prune: what is to be forgotten at ``prune_at``, PRUNE_ALL or PRUNE_HISTORY; empty where nothing is.
+        pruned_at: when the history was forgotten; None where it was not.
         purging_at: when somebody last began to delete the workflow; 0 where nobody has.
         is_unique: whether it was started as the only one of its type with exactly its tags.
+        waited: how often others began to wait for its end, since it was last told to all of them.
+        waits_seq: the commit that wrote its item WAITS; 0 where there is none, because it waits for nobody's end.
     """
 
     workflow_id: str
@@ -103,8 +118,13 @@ class Head(Struct, frozen=True, kw_only=True):
     gap_n: int = 0
     gap_at: int = 0
     input_digest: bytes = b""
+    prune: str = ""
+    prune_at: int | None = None
+    pruned_at: int | None = None
     purging_at: int = 0
     is_unique: bool = False
+    waited: int = 0
+    waits_seq: int = 0
 
 
 def key(workflow_id: str, sort_key: str) -> Item:
@@ -132,6 +152,11 @@ def dedup_key(message_id: str) -> str:
     return DEDUP_PREFIX + message_id
 
 
+def await_key(waiter: str) -> str:
+    """The sort key under which a waiter is noted with the workflow whose end it waits for."""
+    return AWAIT_PREFIX + waiter
+
+
 def shard_of(identifier: str, shards: int) -> int:
     """Which of ``shards`` partitions, from 0, an id belongs to."""
     return int.from_bytes(hashlib.blake2b(identifier.encode(), digest_size=4).digest(), "big") % shards
@@ -149,6 +174,18 @@ DUE_SHARD_NAMES = tuple(f"{shard:02d}" for shard in range(DUE_SHARDS))
 def due(workflow_id: str, at: int) -> Item:
     """The attributes that put an item into the index ``due``."""
     return {DUE_SHARD: text(due_shard(workflow_id)), DUE_AT: number(at)}
+
+
+def kept(workflow_id: str, until: int) -> Item:
+    """The attributes that put the HEAD of an ended workflow into the index ``due``, to be pruned at ``until``."""
+    return {DUE_SHARD: text(KEPT_PREFIX + due_shard(workflow_id)), DUE_AT: number(until)}
+
+
+def place_of(head: Head) -> Item:
+    """The attributes by which a HEAD is where it belongs in the index ``due``."""
+    if head.due_at is not None:
+        return due(head.workflow_id, head.due_at)
+    return {} if head.prune_at is None else kept(head.workflow_id, head.prune_at)
 
 
 DUE_ATTRIBUTES = (DUE_SHARD, DUE_AT)
@@ -201,8 +238,7 @@ def encode_head(head: Head) -> Item:
     for name in _OPTIONAL_TEXTS:
         if getattr(head, name):
             item[name] = text(getattr(head, name))
-    if head.due_at is not None:
-        item |= due(head.workflow_id, head.due_at)
+    item |= place_of(head)
     if head.tags:
         item["tags"] = {"M": {name: text(value) for name, value in head.tags.items()}}
     if head.waiting is not None:
@@ -238,7 +274,7 @@ def decode_head(item: Item) -> Head:
         folded_items=integer(item, "folded_items"),
         wake_at=optional_integer(item, "wake_at"),
         schedule_at=optional_integer(item, "schedule_at"),
-        due_at=optional_integer(item, DUE_AT),
+        due_at=None if _is_kept(item) else optional_integer(item, DUE_AT),
         waiting=None if waiting is None else tuple(name["S"] for name in waiting["L"]),
         deaths=integer(item, "deaths"),
         wakes=integer(item, "wakes"),
@@ -248,10 +284,19 @@ def decode_head(item: Item) -> Head:
         inbox_done=integer(item, "inbox_done"),
         gap_n=integer(item, "gap_n"),
         gap_at=integer(item, "gap_at"),
+        prune=item["prune"]["S"] if "prune" in item else "",
+        prune_at=optional_integer(item, "prune_at"),
+        pruned_at=optional_integer(item, "pruned_at"),
         purging_at=integer(item, "purging_at"),
         input_digest=bytes(item["input_digest"]["B"]) if "input_digest" in item else b"",
         is_unique="is_unique" in item,
+        waited=integer(item, "waited"),
+        waits_seq=integer(item, "waits_seq"),
     )
+
+
+def _is_kept(item: Item) -> bool:
+    return DUE_SHARD in item and str(item[DUE_SHARD]["S"]).startswith(KEPT_PREFIX)
 
 
 def encode_message(workflow_id: str, message: Message) -> Item:
@@ -303,28 +348,6 @@ def digest(workflow_input: bytes) -> bytes:
 def token(*identity: str) -> str:
     """Text that is short enough for a ClientRequestToken, and the same for the same parts."""
     return hashlib.blake2b("\0".join(identity).encode(), digest_size=TOKEN_BYTES).hexdigest()
-
-
-def value_bytes(value: AttributeValue) -> int:
-    """The bytes that DynamoDB counts for one attribute value, at most a few above for numbers."""
-    match value:
-        case {"S": str(characters)}:
-            return len(characters.encode())
-        case {"B": bytes(data)}:
-            return len(data)
-        case {"N": str(digits)}:
-            return len(digits) + 1
-        case {"M": dict(members)}:
-            return 3 + sum(1 + len(name.encode()) + value_bytes(member) for name, member in members.items())
-        case {"L": list(members)}:
-            return 3 + sum(1 + value_bytes(member) for member in members)
-        case _:
-            return 1
-
-
-def item_bytes(item: Item) -> int:
-    """The bytes of an item: UTF-8 attribute names and values."""
-    return sum(len(name.encode()) + value_bytes(value) for name, value in item.items())
 
 
 def check_id(identifier: str, what: str = "workflow id", bytes_max: int = ID_BYTES_MAX) -> None:

@@ -17,11 +17,13 @@ from adapters.dynamodb.items import (
     DUE_ATTRIBUTES,
     HEAD,
     INBOX,
+    PRUNE_ALL,
     Head,
     check_id,
     decode_head,
     due,
     key,
+    place_of,
 )
 from adapters.dynamodb.limits import WORKER_POLL_INTERVAL_S
 from adapters.dynamodb.log import Fold
@@ -80,19 +82,32 @@ class Purging(Struct, frozen=True):
     """It has ended and is being deleted: somebody has to go on with that."""
 
 
+class Outlived(Struct, frozen=True):
+    """It has ended, and the while for which it was to be kept is over: somebody has to forget it.
+
+    ``is_whole``: all of it; else its history alone.
+    """
+
+    is_whole: bool
+
+
 class NotFound(Struct, frozen=True):
     """No workflow has this id: drop the wake."""
 
 
-Claim = Claimed | Unreadable | Held | NotDue | Ended | Purging | NotFound
+Claim = Claimed | Unreadable | Held | NotDue | Ended | Purging | Outlived | NotFound
 """What a try to claim a workflow comes to."""
 
-_Gone = Ended | Purging | NotFound
+_Gone = Ended | Purging | Outlived | NotFound
 
 _ENDED_VALUES = {f":{state}": text(state) for state in sorted(ENDED)}
 _NOT_ENDED = f"NOT #state IN ({', '.join(_ENDED_VALUES)})"
 _FREE = Condition(f"attribute_exists(#pk) AND attribute_not_exists(#owner) AND {_NOT_ENDED}", _ENDED_VALUES)
 _ACTIVE = Condition(f"attribute_exists(#pk) AND {_NOT_ENDED}", _ENDED_VALUES)
+_OUTLIVED = (
+    f"#state IN ({', '.join(_ENDED_VALUES)}) AND attribute_not_exists(#purging_at) AND #prune_at <= :now"
+    " AND (attribute_not_exists(#owner) OR #lease_until <= :now)"
+)
 _EXISTS = Condition("attribute_exists(#pk) AND attribute_not_exists(#purging_at)")
 _LOOKS_MAX = 5
 _LOOK_AGAIN_S = 0.02
@@ -141,6 +156,17 @@ class Claims:
         if driver is None:
             raise FencedError(f"somebody else seized {workflow_id!r} at the same time")
         return driver
+
+    async def seize_outlived(self, workflow_id: str, *, lease_ms: int) -> Claim:
+        """As ``claim``, an ended workflow whose time is over; Ended, and nothing is written, where that is none."""
+        connection = self._connection.metered()
+        lease, now = self._lease(lease_ms, None), self._connection.clock.now()
+        condition = Condition(_OUTLIVED, {**_ENDED_VALUES, ":now": number(now)})
+        try:
+            taken = await _acquire(connection.table, workflow_id, lease, now, condition)
+        except ConditionFailedError:
+            return Ended()
+        return await _load(connection, lease, replace(taken, is_due=True))
 
     async def seize_blind(self, workflow_id: str, *, lease_ms: int) -> DynamoDriver:
         """As ``seize``, without reading its history or inbox, and only a workflow that has not ended.
@@ -310,16 +336,20 @@ async def _run_or_park(driver: DynamoDriver, due_at: int | None) -> Claim:
     return Claimed(driver)
 
 
-async def _gone(table: Table, head: Head, now: int) -> Ended | Purging:
-    """What has ended is taken out of the index ``due``, but for one of which somebody must delete the rest."""
+async def _gone(table: Table, head: Head, now: int) -> Ended | Purging | Outlived:
+    """What has ended is nobody's to look at, but for one of which somebody must delete the rest, or begin to."""
     if head.purging_at:
         return Purging()
+    # An operator who holds it is about to let it go on; and whoever waits for its end is told first.
+    is_free = (head.owner is None or (head.lease_until or 0) <= now) and not head.waited
+    if is_free and head.prune_at is not None and head.prune_at <= now:
+        return Outlived(is_whole=head.prune == PRUNE_ALL)
     await _tidy_up(table, head, now)
     return Ended()
 
 
 async def _tidy_up(table: Table, head: Head, now: int) -> None:
-    """Take an ended workflow out of the index ``due``, and from an operator who died before telling it what to do."""
+    """Take an ended workflow from what is due, and from an operator who died before telling it what to do."""
     # One who lives is about to let it go on, and counts on its being due; one whose lease is over is fenced first.
     is_left = Condition(
         "#epoch = :epoch AND #seq = :seq AND attribute_exists(#due_at)"
@@ -327,7 +357,9 @@ async def _tidy_up(table: Table, head: Head, now: int) -> None:
         {":epoch": number(head.epoch), ":seq": number(head.seq), ":now": number(now)},
     )
     fences = {} if head.owner is None else {"epoch": 1}
-    leave = Change(removes=(*DUE_ATTRIBUTES, "owner", "lease_until"), adds=fences)
+    place = place_of(replace(head, due_at=None))
+    gone = tuple(name for name in DUE_ATTRIBUTES if name not in place)
+    leave = Change(sets=place, removes=(*gone, "owner", "lease_until"), adds=fences)
     is_closed = Condition("attribute_exists(#closed) AND attribute_exists(#due_at)")
     if head.due_at is not None:
         with suppress(ConditionFailedError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,6 +24,8 @@ from adapters.dynamodb.items import (
     DUE_ATTRIBUTES,
     HEAD,
     INBOX,
+    PRUNE_ALL,
+    PRUNE_HISTORY,
     Head,
     dedup_key,
     due,
@@ -55,7 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from adapters.dynamodb.beginning import Beginning
-    from engine.commit import Reply
+    from engine.commit import Pruning, Reply
 
 
 class Lease(Struct, frozen=True, kw_only=True):
@@ -161,15 +163,23 @@ def next_head(turn: Turn, commit: Commit) -> Head:
             wake_at=None,
             schedule_at=None,
             waiting=None,
-            ended_at=head.ended_at if head.state in ENDED else now,
+            **({} if head.state in ENDED else _end(commit.pruning, now)),
         )
-    after = replace(after, ended_at=None)
+    after = replace(after, ended_at=None, prune="", prune_at=None, pruned_at=None)
     if commit.yields:
         schedule_at = schedule_ms(wake_at, now)
         return replace(
             after, owner=None, lease_until=None, due_at=wake_at, schedule_at=schedule_at, waiting=commit.names
         )
     return with_lease(after, turn.lease, now)
+
+
+def _end(pruning: Pruning | None, now: int) -> dict[str, Any]:
+    """What HEAD says of an end that comes ``now``."""
+    if pruning is None:
+        return {"ended_at": now}
+    what = PRUNE_ALL if pruning.is_whole else PRUNE_HISTORY
+    return {"ended_at": now, "prune": what, "prune_at": now + pruning.after_ms}
 
 
 def with_lease(head: Head, lease: Lease, now: int) -> Head:

@@ -14,8 +14,16 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from adapters.dynamodb.errors import ConditionFailedError, TransactionRefusedError
-from adapters.dynamodb.expressions import Change, Condition, check_action, delete_action, number, text
-from adapters.dynamodb.items import HEAD, INBOX, check_id, decode_head, due, item_bytes, key
+from adapters.dynamodb.expressions import (
+    Change,
+    Condition,
+    check_action,
+    delete_action,
+    item_bytes,
+    number,
+    text,
+)
+from adapters.dynamodb.items import HEAD, INBOX, check_id, decode_head, due, key
 from adapters.dynamodb.limits import (
     OUTSTANDING_MAX_MS,
     PURGE_LOOK_MS,
@@ -48,20 +56,21 @@ class Purge(Struct, frozen=True):
     again_at: int | None = None
 
 
-async def purge(connection: Connection, workflow_id: str, *, until: int | None) -> Purge:
+async def purge(connection: Connection, workflow_id: str, *, until: int | None, is_outlived: bool = False) -> Purge:
     """Delete everything of an ended workflow; to be called again at the answer's ``again_at`` until that is None.
 
     From the first call on the workflow is as good as gone, but that its id cannot be started anew before all is
     deleted. That takes until a minute after its end: so long a sender that took a ticket may still put its message.
-    ``until`` (milliseconds) is when this call has to come back.
+    ``until`` (milliseconds) is when this call has to come back. ``is_outlived``: only where the while for which it was
+    to be kept is over, and no operator has it.
 
     Raises:
         WorkflowNotFoundError: there is no such workflow, or nothing is left of it.
-        WorkflowNotEndedError: it has not ended; nothing was written.
+        WorkflowNotEndedError: it has not ended, or not for so long; nothing was written.
         FencedError: somebody else purges it.
     """
     check_id(workflow_id)
-    head = await _mark(connection, workflow_id)
+    head = await _mark(connection, workflow_id, _outlived(connection.clock.now()) if is_outlived else _HAS_ENDED)
     if head.is_unique and head.state is WorkflowState.FAILED:
         await _leave_place(connection, head)
     async for batch in _batches(connection, workflow_id):
@@ -75,7 +84,12 @@ async def purge(connection: Connection, workflow_id: str, *, until: int | None) 
     return Purge()
 
 
-async def _mark(connection: Connection, workflow_id: str) -> Head:
+def _outlived(now: int) -> Condition:
+    is_over = "#prune_at <= :now AND (attribute_not_exists(#owner) OR #lease_until <= :now)"
+    return Condition(f"{_HAS_ENDED.expression} AND {is_over}", {**_HAS_ENDED.values, ":now": number(now)})
+
+
+async def _mark(connection: Connection, workflow_id: str, condition: Condition) -> Head:
     """Say in HEAD that the workflow is being purged, by us; it is due, lest nobody goes on."""
     now = connection.clock.now()
     change = Change(
@@ -84,7 +98,7 @@ async def _mark(connection: Connection, workflow_id: str) -> Head:
         adds={"epoch": 1},
     )
     try:
-        marked = await connection.table.update(key(workflow_id, HEAD), change, _HAS_ENDED, returns="ALL_NEW")
+        marked = await connection.table.update(key(workflow_id, HEAD), change, condition, returns="ALL_NEW")
     except ConditionFailedError as failed:
         if not failed.item:
             raise WorkflowNotFoundError(f"no workflow has the id {workflow_id!r}") from None

@@ -14,6 +14,7 @@ from adapters.dynamodb.items import (
     ACTIVE,
     DUE_SHARD_NAMES,
     HEAD,
+    KEPT_PREFIX,
     LIST_GROUPS,
     TYPES_KEY,
     Head,
@@ -40,6 +41,7 @@ _READS_MAX = 5
 class Description(Struct, frozen=True, kw_only=True):
     """What HEAD says of a workflow; times are milliseconds since the epoch.
 
+    ``prune_at`` is when its history, or all of it, is to be forgotten, ``pruned_at`` when the history was.
     ``waiting_for`` are the message names waited for, ``()`` for any and None for none; ``is_running`` says that
     somebody holds the lease, and it has not run out.
     """
@@ -57,6 +59,8 @@ class Description(Struct, frozen=True, kw_only=True):
     deaths: int
     seq: int
     is_running: bool
+    prune_at: int | None
+    pruned_at: int | None
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -98,6 +102,8 @@ def describe_head(head: Head, now: int) -> Description:
         seq=head.seq,
         # Who died has left its name behind.
         is_running=head.owner is not None and (head.lease_until or 0) > now,
+        prune_at=head.prune_at,
+        pruned_at=head.pruned_at,
     )
 
 
@@ -222,6 +228,12 @@ async def overdue(table: Table, *, now: int, limit_per_shard: int) -> list[Overd
         found[entry.workflow_id] = min(entry.due_at, found.get(entry.workflow_id, entry.due_at))
     due = [Overdue(workflow_id=workflow_id, due_at=due_at) for workflow_id, due_at in found.items()]
     return sorted(due, key=lambda entry: (entry.due_at, entry.workflow_id))
+
+
+async def outlived(table: Table, shard: int, *, now: int, limit: int) -> list[str]:
+    """Ids of ended workflows of a shard, whose numbers go round, that were to be kept until ``now`` (milliseconds)."""
+    name = KEPT_PREFIX + DUE_SHARD_NAMES[shard % len(DUE_SHARD_NAMES)]
+    return [found.workflow_id for found in await _overdue_in(table, name, now, limit)]
 
 
 async def _overdue_in(table: Table, shard: str, now: int, limit: int) -> list[Overdue]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from adapters.dynamodb import control, inbox, peers, query
+from adapters.dynamodb.forgetting import forget_history
 from adapters.dynamodb.inbox import Accepted
 from adapters.dynamodb.items import check_id, check_tags, check_type
-from adapters.dynamodb.lease import Claim, Claimed, Claims, Ended, Held, NotDue, NotFound, Purging, Unreadable
+from adapters.dynamodb.lease import Claim, Claimed, Claims, Ended, Held, NotDue, NotFound, Outlived, Purging, Unreadable
 from adapters.dynamodb.limits import LEASE_MS
 from adapters.dynamodb.purge import Purge, purge
 from adapters.dynamodb.query import Description, Outcome, Overdue, Page
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from adapters.dynamodb.driver import DynamoDriver
+    from engine.commit import Pruning
     from engine.driver import Clock
     from engine.hooks import HistorySnapshot
     from engine.ids import Ids
@@ -38,6 +40,7 @@ __all__ = [
     "NotDue",
     "NotFound",
     "Outcome",
+    "Outlived",
     "Overdue",
     "Page",
     "Purge",
@@ -48,6 +51,10 @@ __all__ = [
     "Told",
     "Unreadable",
 ]
+
+
+def _keep(_type: str) -> None:
+    """Nothing is forgotten."""
 
 
 class Store:
@@ -201,6 +208,10 @@ class Store:
         check_tags(tags)
         return await peers.find(self._connection.table, type, tags, limit, after)
 
+    async def outlived(self, shard: int, *, now: int, limit: int) -> WorkflowIds:
+        """Ids of at most ``limit`` ended workflows of a shard that were to be kept until ``now`` (milliseconds)."""
+        return await query.outlived(self._connection.table, shard, now=now, limit=limit)
+
     async def overdue(self, *, now: int, limit_per_shard: int) -> Delays:
         """Workflows that someone should have looked at by ``now`` (milliseconds), each once."""
         return await query.overdue(self._connection.table, now=now, limit_per_shard=limit_per_shard)
@@ -209,31 +220,43 @@ class Store:
         """Make a workflow due now; ``WorkflowNotFoundError`` or ``WorkflowEndedError`` where that cannot be."""
         await control.wake(self._connection, workflow_id)
 
-    async def cancel(self, workflow_id: str, *, rollback: bool = False) -> bool:
+    async def cancel(
+        self, workflow_id: str, *, rollback: bool = False, pruning_of: Callable[[str], Pruning | None] = _keep
+    ) -> bool:
         """End a workflow as cancelled; a running holder is fenced at its next commit.
 
-        With ``rollback`` what it has done is undone first, by its next run, which is due at once. The answer is
-        whether a schedule is left to be cleared.
+        ``pruning_of`` a type is what is to be forgotten of what ends here. With ``rollback`` what it has done is undone
+        first, by its next run, which is due at once. The answer is whether a schedule is left to be cleared.
 
         Raises:
             WorkflowNotFoundError: there is no such workflow.
             WorkflowEndedError: it has completed or failed.
         """
         if not rollback:
-            return await control.cancel(self._connection, self._claims, workflow_id)
+            return await control.cancel(self._connection, self._claims, workflow_id, pruning_of)
         await control.cancel_with_rollback(self._connection, self._claims, workflow_id)
         return False
 
-    async def purge(self, workflow_id: str, *, until: int | None = None) -> Purge:
+    async def purge(self, workflow_id: str, *, until: int | None = None, is_outlived: bool = False) -> Purge:
         """Delete everything of an ended workflow; to be called again at the answer's ``again_at`` until that is None.
 
-        ``until`` (milliseconds) is when this call has to come back.
+        ``until`` (milliseconds) is when this call has to come back. ``is_outlived``: only where the while for which it
+        was to be kept is over.
 
         Raises:
             WorkflowNotFoundError: there is no such workflow, or nothing is left of it.
-            WorkflowNotEndedError: it has not ended; nothing was written.
+            WorkflowNotEndedError: it has not ended, or not for so long; nothing was written.
         """
-        return await purge(self._connection, workflow_id, until=until)
+        return await purge(self._connection, workflow_id, until=until, is_outlived=is_outlived)
+
+    async def forget_history(self, workflow_id: str) -> bool:
+        """Forget the history of an ended workflow whose time is over; False, and nothing is written, where it is not.
+
+        Raises:
+            FencedError: somebody else is at it, or lets it go on.
+            CorruptHistoryError, UnknownVersionError: it cannot be read, and stays as it is.
+        """
+        return await forget_history(self._connection, self._claims, workflow_id)
 
     async def recover(self, workflow_id: str) -> bool:
         """Let a failed workflow go on, due now; False, and nothing is written, where it has not failed.

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from adapters.dynamodb.expressions import item_bytes
 from adapters.dynamodb.items import (
     ACTIVE,
     LIST_GROUPS,
@@ -14,7 +15,6 @@ from adapters.dynamodb.items import (
     encode_head,
     encode_message,
     head_change,
-    item_bytes,
     list_group,
     log_key,
     message_key,
