@@ -1,0 +1,58 @@
+"""Asking the HTTP interface: the API that a command is about, its answers, and its refusals as errors."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from typing import TYPE_CHECKING, Any
+
+from infra.fault import DeployError
+from infra.target import find_api
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Mapping
+
+    from infra.api_client import ApiClient, Reply
+
+
+class RefusedError(DeployError):
+    """The API answered with a problem; the message is its title and detail."""
+
+
+def find(arguments: Namespace) -> ApiClient:
+    """The API that a command's options name, else that of a running ``torpor dev``."""
+    return find_api(stack=arguments.stack, endpoint=arguments.endpoint, region=arguments.region)
+
+
+def ask(api: ApiClient, method: str, path: str, body: Any = None, query: Mapping[str, str] | None = None) -> Any:
+    """What the API answers to one request; raises RefusedError for a problem."""
+    return value_of(api.request(method, path, query=query, body=encoded(body)))
+
+
+def encoded(body: Any) -> bytes | None:
+    """A value as the body of a request; None is none."""
+    return None if body is None else json.dumps(body).encode()
+
+
+def value_of(reply: Reply) -> Any:
+    """The answer's value; raises RefusedError for a problem."""
+    if not reply.is_success:
+        raise RefusedError(_complaint(reply))
+    try:
+        return reply.json()
+    except ValueError as error:
+        raise RefusedError(f"The API answered {reply.status} with something that is not JSON.") from error
+
+
+def _complaint(reply: Reply) -> str:
+    try:
+        told = reply.json()
+    except ValueError:
+        told = None
+    told = told if isinstance(told, dict) else {}
+    status = f"{reply.status} {http.client.responses.get(reply.status, '')}".strip()
+    # What API Gateway and Lambda themselves refuse is no problem document: it has a message at most.
+    title = told.get("title") or status
+    detail = next((told[name] for name in ("detail", "message", "Message", "errorMessage") if told.get(name)), None)
+    return f"{title}: {detail}" if detail else str(title)
