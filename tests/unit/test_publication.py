@@ -159,6 +159,15 @@ async def test_a_workflow_that_runs_a_part_of_itself_again_publishes_that_again(
     assert told(world) == [*TOLD, TOLD[-1]]
 
 
+async def test_in_live_mode_a_publication_leaves_while_the_workflow_waits_in_memory() -> None:
+    bench = Bench()
+    handle = bench.start(telling, mode="live")
+    await bench.idle(handle)
+    assert [one.name for one in bench.driver.published] == ["progress", "progress"]
+    await bench.finish(handle)
+    assert [one.name for one in bench.driver.published] == ["progress", "progress", "finished"]
+
+
 async def test_scopes_without_names_publish_too() -> None:
     async def placed(ctx: Context, _given: Any) -> None:
         await ctx.step(work)

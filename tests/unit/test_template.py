@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from engine.location import RESERVED_PREFIX
 from handlers.bootstrap import Settings
+from handlers.resume import MESSAGE
 from handlers.sweeper import SWEPT
 from handlers.turn import DIED
 from infra.local_stack import EXAMPLES, FUNCTIONS
@@ -109,6 +111,25 @@ def test_each_function_may_do_what_it_does_and_no_more() -> None:
     assert "sqs:ReceiveMessage" not in actions("ApiRole") | actions("ResumeRole") | actions("SweeperRole")
     assert not {action for action in actions("SweeperRole") if action.startswith(("dynamodb:Put", "scheduler:"))}
     assert actions("SchedulerRole") == {"sqs:SendMessage"}
+
+
+def test_the_bus_is_the_stacks_own_and_what_is_published_on_it_wakes_nobody() -> None:
+    [bus] = of_type("AWS::Events::EventBus").values()
+    assert "${AWS::StackName}" in bus["Name"]
+    rules = [
+        event["Properties"]
+        for properties in FUNCTION_PROPERTIES.values()
+        for event in properties.get("Events", {}).values()
+        if event["Type"] == "EventBridgeRule"
+    ]
+    on_bus = [rule for rule in rules if "EventBusName" in rule]
+    assert [rule["EventBusName"] for rule in on_bus] == ["Bus"]
+    # Names that begin so are refused to workflows, so no publication matches.
+    kinds = on_bus[0]["Pattern"]["detail-type"]
+    assert MESSAGE in kinds
+    assert all(kind.startswith(RESERVED_PREFIX) for kind in kinds)
+    assert "events:PutEvents" in actions("WorkerRole")
+    assert "events:PutEvents" not in actions("ApiRole") | actions("ResumeRole") | actions("SweeperRole")
 
 
 def test_all_functions_log_as_json_to_a_group_that_forgets() -> None:
