@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 S = TypeVar("S")
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
-class ChildId(str, Generic[T]):
+class ChildId(str, Generic[T_co]):
     """The id of a workflow that ``ctx.dispatch`` has started; a text like any other, which knows what it stands for.
 
     What is stored of it, in a loop's state or a step's result, is the text alone.
@@ -34,7 +35,7 @@ class ChildId(str, Generic[T]):
     workflow_type: str
     returns: Any
 
-    def __new__(cls, workflow_id: str, workflow_type: str, returns: Any = values.PLAIN) -> ChildId[T]:
+    def __new__(cls, workflow_id: str, workflow_type: str, returns: Any = values.PLAIN) -> ChildId[T_co]:
         """The id ``workflow_id``."""
         made = super().__new__(cls, workflow_id)
         made.workflow_type, made.returns = workflow_type, returns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_type
 
 import pytest
 
@@ -376,3 +376,26 @@ async def test_mistakes_say_what_to_do(child: Any, error: type[Exception], match
 
     with pytest.raises(error, match=match):
         await Bench().once(parent)
+
+
+# --- types ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_type_checker_knows_an_output_also_where_it_may_be_missing() -> None:
+    async def maybe(ctx: Context) -> Label | None:
+        return await ctx.output(await ctx.dispatch(ship, Parcel(1)))
+
+    async def surely(ctx: Context) -> str:
+        child = await ctx.dispatch(ship, Parcel(1))
+        label = await ctx.output(child)
+        assert_type(label, Label)
+        assert_type(await ctx.output("ship-7", returns=ship), Label)
+        return label.text
+
+    world = MemoryWorld(registry=OWN)
+    world.start("ship-7", ship.fn, Parcel(7))
+    world.start("maybe", maybe)
+    world.start("surely", surely)
+    await world.drive()
+    told = [world.results[name] for name in ("maybe", "surely")]
+    assert [one.output for one in told if isinstance(one, WorkflowResult)] == [Label("1 kg"), "1 kg"]
