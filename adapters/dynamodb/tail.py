@@ -233,10 +233,9 @@ async def _of_shard(
         "ExpressionAttributeValues": {":pk": text(_partition(name, shard)), ":first": text(f"{first:015d}")},
         "ConsistentRead": True,
         "ScanIndexForward": is_forward,
-        "Limit": TAIL_PAGE_ITEMS,
     }
     found: list[Told] = []
-    async for item in table.query(arguments):
+    async for item in table.query(arguments, page=TAIL_PAGE_ITEMS):
         message = _told(name, item)
         if topic in (None, message.topic) and position.wants(message):
             found.append(message)
