@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import TorporError
-from infra import commands, deploy, dev
+from infra import commands, deploy, dev, options, schedule_commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,6 +27,8 @@ examples:
   torpor get order-1 --output --wait 30               its output, once it has one
   torpor list --type order --state failed             what has failed
   torpor recover order-1 --stack shop                 let it try again, on the deployed stack "shop"
+  torpor schedule create report --cron "0 9 * * MON-FRI" --timezone Europe/Berlin --type report
+                                                      start one every working day at nine
   torpor deploy --stack shop --app shop.workflows     deploy your own workflows to AWS
 
 Values (--input, --body) are JSON, @FILE to read a file, or - to read standard input.
@@ -49,6 +49,7 @@ def parser() -> argparse.ArgumentParser:
     _add_send(groups)
     _add_looks(groups)
     _add_orders(groups)
+    schedule_commands.add_to(groups)
     return top
 
 
@@ -76,30 +77,14 @@ def _version() -> str:
         return "(a checkout that is not installed)"
 
 
-def _command(
-    groups: Any, name: str, act: Callable[[argparse.Namespace], None], summary: str, *, is_about_workflows: bool = True
-) -> argparse.ArgumentParser:
-    command: argparse.ArgumentParser = groups.add_parser(
-        name, help=summary, description=f"{summary[0].upper()}{summary[1:]}."
-    )
-    command.set_defaults(act=act)
-    if is_about_workflows:
-        target = command.add_argument_group("where")
-        target.add_argument("--stack", metavar="NAME", help="a deployed CloudFormation stack")
-        target.add_argument("--endpoint", metavar="URL", help="the address of an API")
-        target.add_argument("--region", help="the AWS region, if not your default")
-        command.add_argument("--json", action="store_true", help="print the whole answer as JSON")
-    return command
-
-
 def _add_stack_commands(groups: Any) -> None:
-    command = _command(
+    command = options.command(
         groups, "dev", dev.run, "run everything on this machine and deploy again on changes", is_about_workflows=False
     )
     _add_application(command)
     command.add_argument("--no-watch", action="store_true", help="do not deploy again when sources change")
     command.add_argument("--no-logs", action="store_true", help="do not print what the functions log")
-    command = _command(
+    command = options.command(
         groups,
         "deploy",
         deploy.run,
@@ -124,53 +109,58 @@ def _add_application(command: argparse.ArgumentParser) -> None:
         "--parameter",
         action="append",
         default=[],
-        type=_pair,
+        type=options.pair,
         metavar="NAME=VALUE",
         help="a parameter of template.yaml, such as LeaseSeconds=20; may be repeated",
     )
 
 
 def _add_start(groups: Any) -> None:
-    command = _command(groups, "start", commands.start, "start a workflow")
+    command = options.command(groups, "start", commands.start, "start a workflow")
     command.add_argument("type", metavar="TYPE", help="the type it is registered under")
     command.add_argument("--id", help="its id; without one it gets a new one each time")
-    command.add_argument("--input", type=_value, metavar="JSON|@FILE|-", help="its input (null)")
+    command.add_argument("--input", type=options.value, metavar="JSON|@FILE|-", help="its input (null)")
     command.add_argument(
-        "--tag", action="append", default=[], type=_pair, metavar="NAME=VALUE", help="a tag; may be repeated"
+        "--tag", action="append", default=[], type=options.pair, metavar="NAME=VALUE", help="a tag; may be repeated"
     )
     command.add_argument("--start-at", metavar="TIME", help="when to begin: RFC 3339, such as 2030-01-31T08:00:00Z")
-    command.add_argument("--wait", type=_seconds, metavar="SECONDS", help="wait for its end and print its output")
+    command.add_argument(
+        "--wait", type=options.seconds, metavar="SECONDS", help="wait for its end and print its output"
+    )
 
 
 def _add_send(groups: Any) -> None:
-    command = _command(groups, "send", commands.send, "post a message to a workflow")
+    command = options.command(groups, "send", commands.send, "post a message to a workflow")
     command.add_argument("id", metavar="ID", help="the workflow's id")
     command.add_argument("name", metavar="NAME", help="the message's name")
-    command.add_argument("--body", type=_value, metavar="JSON|@FILE|-", help="the message's body (null)")
+    command.add_argument("--body", type=options.value, metavar="JSON|@FILE|-", help="the message's body (null)")
     command.add_argument(
         "--key", "--id", dest="key", help="a name of your own for this message: sent again, it counts once"
     )
     command.add_argument(
-        "--wait", type=_seconds, metavar="SECONDS", help=f"wait for the reply to it, {commands.WAIT_MAX_S} at most"
+        "--wait",
+        type=options.seconds,
+        metavar="SECONDS",
+        help=f"wait for the reply to it, {commands.WAIT_MAX_S} at most",
     )
 
 
 def _add_looks(groups: Any) -> None:
-    command = _command(groups, "get", commands.get, "show what is known of a workflow")
+    command = options.command(groups, "get", commands.get, "show what is known of a workflow")
     command.add_argument("id", metavar="ID", help="the workflow's id")
     command.add_argument("--output", action="store_true", help="print its output alone; exit 1 if it has none")
-    command.add_argument("--wait", type=_seconds, metavar="SECONDS", help="wait for its output")
+    command.add_argument("--wait", type=options.seconds, metavar="SECONDS", help="wait for its output")
     command.add_argument("--document", action="store_true", help="tell the document of its state, too")
-    command = _command(groups, "list", commands.list_workflows, "list workflows")
+    command = options.command(groups, "list", commands.list_workflows, "list workflows")
     command.add_argument("--type", help="only those of this type")
     command.add_argument("--state", help="only those in this state, such as failed")
-    command.add_argument("--limit", type=_count, default=LIST_LIMIT, help="how many at most (%(default)s)")
+    command.add_argument("--limit", type=options.count, default=LIST_LIMIT, help="how many at most (%(default)s)")
     for name, act, summary in (
         ("history", commands.history, "show every recorded operation of a workflow"),
         ("watch", commands.watch, "print each state of a workflow until it ends, or what workflows publish"),
         ("dump", commands.dump, "print all that is known of a workflow as JSON, such as for a report"),
     ):
-        command = _command(groups, name, act, summary)
+        command = options.command(groups, name, act, summary)
         command.add_argument("id", metavar="ID", help="the workflow's id", nargs="?" if name == "watch" else None)
         if name == "watch":
             command.add_argument("--messages", metavar="NAME", help="print what is published as NAME, until Ctrl-C")
@@ -186,7 +176,7 @@ def _add_orders(groups: Any) -> None:
         ("recover", "let a failed workflow try again from where it failed"),
         ("replay", "run a workflow again, from a step or from the beginning"),
     ):
-        command = _command(groups, name, commands.order, summary)
+        command = options.command(groups, name, commands.order, summary)
         # Only the dead-letter queue names workflows itself.
         command.add_argument("id", metavar="ID", help="the workflow's id", nargs="?" if name == "recover" else None)
         if name == "replay":
@@ -197,45 +187,8 @@ def _add_orders(groups: Any) -> None:
             command.add_argument(
                 "--from-dlq", action="store_true", help="wake every workflow that the dead-letter queue names instead"
             )
-    command = _command(groups, "purge", commands.purge, "delete an ended workflow for good")
+    command = options.command(groups, "purge", commands.purge, "delete an ended workflow for good")
     command.add_argument("id", metavar="ID", help="the workflow's id")
-
-
-def _value(text: str) -> Any:
-    try:
-        if text == "-":
-            text = sys.stdin.read()
-        elif text.startswith("@"):
-            text = Path(text[1:]).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise argparse.ArgumentTypeError(f"{text[1:]} cannot be read: {error}") from error
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"this is not JSON ({error}); a text needs its quotes: '\"text\"'") from error
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise argparse.ArgumentTypeError(f"write NAME=VALUE, not {text!r}")
-    return name, value
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"give seconds, a number from 0 up, not {text!r}")
-    return seconds
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"give a number from 1 up, not {text!r}")
-    return int(text)
 
 
 if __name__ == "__main__":

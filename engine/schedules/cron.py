@@ -21,7 +21,6 @@ EXPRESSION_CHARACTERS_MAX = 256
 
 _SECOND = timedelta(seconds=1)
 _HOURS_A_DAY = 24
-_HOUR_FIELD = 1
 
 
 def check(expression: str) -> None:
