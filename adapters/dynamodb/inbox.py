@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from adapters.dynamodb.errors import AnswerLostError, ConditionFailedError, TransactionRefusedError
-from adapters.dynamodb.expressions import Change, Condition, number, put_action
+from adapters.dynamodb.expressions import Change, Condition, check_action, delete_action, number, put_action
 from adapters.dynamodb.items import (
     DEDUP_PREFIX,
     HEAD,
@@ -23,6 +23,7 @@ from adapters.dynamodb.items import (
     message_key,
 )
 from adapters.dynamodb.limits import DEDUP_TTL_S, MESSAGE_BYTES_MAX, SEND_SLOW_MS, SORT_KEY_BYTES_MAX
+from adapters.dynamodb.rays import check_ray_id
 from adapters.dynamodb.schema import TTL
 from engine.entry import Message
 from engine.errors import StoreUnavailableError, ValueTooLargeError, WorkflowEndedError, WorkflowNotFoundError
@@ -68,9 +69,28 @@ async def take_ticket(table: Table, workflow_id: str, now: int) -> int:
     if decode_head(stored).state in ENDED:
         raise _ended(workflow_id)
     try:
-        return await _count_up(table, workflow_id, now, "attribute_not_exists(#closed)")
+        ticket = await _count_up(table, workflow_id, now, "attribute_not_exists(#closed)")
     except ConditionFailedError:
         raise _ended(workflow_id) from None
+    await _check_owned(table, workflow_id, ticket)
+    return ticket
+
+
+async def _check_owned(table: Table, workflow_id: str, ticket: int) -> None:
+    """Take an inbox back that was made after its workflow had been purged, while its maker was stalled.
+
+    An inbox without a HEAD would accept messages for nobody, for ever. With one, a purge deletes both at once.
+    """
+    if await table.get(key(workflow_id, HEAD)) is not None:
+        return
+    is_still = Condition("attribute_not_exists(#pk)")
+    actions = [check_action(key(workflow_id, HEAD), is_still), delete_action(key(workflow_id, INBOX))]
+    try:
+        await table.transact(actions, f"unmake inbox {workflow_id} {ticket}")
+    except TransactionRefusedError:
+        # Started anew by now: that workflow's inbox it is.
+        return
+    raise WorkflowNotFoundError(f"no workflow has the id {workflow_id!r}")
 
 
 def _ended(workflow_id: str) -> WorkflowEndedError:
@@ -101,8 +121,9 @@ async def send(
     body: bytes,
     message_id: str | None = None,
     sent_at: int | None = None,
+    ray_id: str = "",
 ) -> Accepted:
-    """Put a message into a workflow's inbox; ``body`` is CBOR.
+    """Put a message into a workflow's inbox; ``body`` is CBOR, ``ray_id`` its sender's, empty where unknown.
 
     Acknowledged, it will be consumed once, or stay in the inbox. With a ``message_id`` sending again counts once.
 
@@ -114,6 +135,8 @@ async def send(
     if message_id is not None:
         check_id(message_id, "message id", _MESSAGE_ID_BYTES_MAX)
     check_id(name, "message name", NAME_BYTES_MAX)
+    if ray_id:
+        check_ray_id(ray_id)
     if len(body) > MESSAGE_BYTES_MAX:
         raise ValueTooLargeError(f"the message {name!r} has {len(body)} bytes; {MESSAGE_BYTES_MAX} is the most")
     table, clock = connection.table, connection.clock
@@ -129,6 +152,7 @@ async def send(
         body=body,
         sent_at=began_at if sent_at is None else sent_at,
         ticket=ticket,
+        ray_id=ray_id,
     )
     if message_id is None:
         accepted = await _put(table, workflow_id, message)

@@ -175,6 +175,34 @@ async def test_two_who_purge_fence_each_other_and_never_delete_a_later_life(moto
     assert await place.store.output("w") == b"\x01"
 
 
+@pytest.mark.parametrize("lives_again", [False, True])
+async def test_a_first_sender_that_was_stalled_makes_no_inbox_of_nobodys(
+    moto_place: Place, *, lives_again: bool
+) -> None:
+    place = moto_place
+    await place.store.start(workflow_id="w", type="order", input=b"\x01")
+
+    async def meanwhile() -> None:
+        # It has seen that the workflow is there, and that nobody has written to it yet.
+        other = place.another("two")
+        await other.cancel("w")
+        place.clock.shift_ms += OUTSTANDING_MAX_MS
+        assert (await other.purge("w")).again_at is None
+        if lives_again:
+            await other.start(workflow_id="w", type="order", input=b"\x01")
+
+    place.client.plan["update_item"] = [None, meanwhile]
+    if lives_again:
+        await place.store.send("w", name="go", body=b"\x02")
+        assert await place.claimed() is not None
+        return
+    with pytest.raises(WorkflowNotFoundError):
+        await place.store.send("w", name="go", body=b"\x02")
+    assert await place.items() == {}
+    with pytest.raises(WorkflowNotFoundError):
+        await place.store.send("w", name="go", body=b"\x03")
+
+
 async def test_a_purge_comes_back_when_its_time_is_up(moto_place: Place) -> None:
     await ended(moto_place, rows=220)
     moto_place.clock.shift_ms += OUTSTANDING_MAX_MS
