@@ -15,6 +15,7 @@ from tests.simulation.timeline import ProcessLoop
 from tests.simulation.wire import ProcessDiedError
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Coroutine
 
     from tests.simulation.http import HttpAnswer
@@ -56,27 +57,29 @@ class Callers:
     def spawn(self, work: Coroutine[Any, Any, None], workflow_id: str = "") -> None:
         """Let one more caller begin, who has to do with this workflow; the world is not over until it is done."""
         self.at_work[workflow_id] += 1
-        self.loop.start(self._working(work, workflow_id))
+        self.loop.start(work).add_done_callback(lambda task: self._done(task, workflow_id))
 
     async def do(self, work: Coroutine[Any, Any, None], workflow_id: str) -> None:
         """As ``spawn``, and wait until it is done."""
         self.at_work[workflow_id] += 1
-        await self._working(work, workflow_id)
-
-    def watch(self, work: Coroutine[Any, Any, None]) -> None:
-        """Let somebody look on who has nobody's answer to wait for: the world may be over without him."""
-        self.loop.start(self._undisturbed(work))
-
-    async def _working(self, work: Coroutine[Any, Any, None], workflow_id: str) -> None:
-        await self._undisturbed(work)
-        self.at_work[workflow_id] -= 1
-
-    async def _undisturbed(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
         except RefusedError:
             pass
-        except Exception as error:  # noqa: BLE001 - whatever a caller is told that it should not be told
+        finally:
+            self.at_work[workflow_id] -= 1
+
+    def watch(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let somebody look on who has nobody's answer to wait for: the world may be over without him."""
+        self.loop.start(work).add_done_callback(self._judge)
+
+    def _done(self, task: asyncio.Task[None], workflow_id: str) -> None:
+        self.at_work[workflow_id] -= 1
+        self._judge(task)
+
+    def _judge(self, task: asyncio.Task[None]) -> None:
+        error = task.exception()
+        if error is not None and not isinstance(error, RefusedError):
             self._world.bug(f"a caller was told {error!r}")
 
     async def pause(self, delay_s: float) -> None:
@@ -223,6 +226,8 @@ class Callers:
         sent = Sent(life=life, sender="daily", name="daily", index=0)
         self._world.ledger.sent[life, message_id] = sent
         for _ in range(3):
+            if self._world.lives[life].is_purged:
+                return
             await self.do(self.send(story, sent, message_id), story.workflow_id)
             await self.pause(DAILY_PAUSES_S[int(self._world.plan.chance("daily") * len(DAILY_PAUSES_S))])
 

@@ -1,13 +1,8 @@
-"""The product, broken in one decision at a time: each mutant must be caught by the checker that is meant for it.
-
-A mutant is a few attributes of the product that are replaced while it is played, and put back afterwards.
-"""
+"""All mutants, those of the laws 1 to 8 here: each must be caught by the checker that is meant for it."""
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -22,44 +17,11 @@ from engine.errors import StoreUnavailableError
 from engine.lifecycle import ENDED
 from engine.ops import loop, race, rollback, sleep, step
 from handlers import sweeper
-from tests.simulation.run import first_breach
+from tests.simulation.mutant import SEEDS_MAX, Mutant
+from tests.simulation.outer_mutants import OUTER_MUTANTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-SEEDS_MAX = 200
-"""Seeds within which a mutant must be caught."""
-
-Patch = tuple[Any, str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mutant:
-    """One broken decision: the law that it breaks, and what replaces what (owner, attribute, replacement)."""
-
-    name: str
-    law: int
-    patches: Callable[[], list[Patch]]
-
-    @contextlib.contextmanager
-    def alive(self) -> Iterator[None]:
-        """Within the block the product is broken."""
-        patches = self.patches()
-        before = [(owner, name, vars(owner)[name]) for owner, name, _ in patches]
-        for owner, name, replacement in patches:
-            setattr(owner, name, replacement)
-        try:
-            yield
-        finally:
-            for owner, name, original in before:
-                setattr(owner, name, original)
-
-    def caught(self) -> tuple[int, str] | None:
-        """The first seed in which its law's checker sees it, and what that says."""
-        with self.alive():
-            found = first_breach(range(SEEDS_MAX), self.law)
-        return None if found is None else (found[0], str(found[1]))
-
+    from tests.simulation.mutant import Patch
 
 # --- 1: committed steps ----------------------------------------------------------------------------------------------
 
@@ -342,6 +304,7 @@ MUTANTS = [
     Mutant(name="nobody takes over from the dead", law=8, patches=_nobody_takes_over),
     Mutant(name="deaths are never forgotten", law=8, patches=_deaths_never_reset),
     Mutant(name="one undo is enough", law=8, patches=_one_undo_is_enough),
+    *OUTER_MUTANTS,
 ]
 
 

@@ -111,6 +111,8 @@ class SignalsOnce(Law):
             or (before is not None and before.kind == entry.kind)
         ):
             return
+        if entry.kind.output is None and entry.kind.error is None:
+            return
         delivered = entry.kind.output is not None and values.decode(entry.kind.output)
         with_it = [
             change.pk

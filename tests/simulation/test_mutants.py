@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.simulation.mutants import MUTANTS, Mutant
+from tests.simulation.mutants import MUTANTS
 from tests.simulation.run import first_breach
 from tests.simulation.world import LAWS
+
+if TYPE_CHECKING:
+    from tests.simulation.mutant import Mutant
 
 QUICK = 60
 """Seeds within which most mutants are caught; those that need more are left to ``make simulate MUTANTS=1``."""
@@ -22,6 +26,8 @@ SLOW = frozenset(
         "due is cleared in spite of an outstanding ticket",
         "a cancel is overwritten",
         "what has ended is cancelled",
+        "an id is known until it is deleted",
+        "an id is known for an hour",
     }
 )
 

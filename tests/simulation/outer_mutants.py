@@ -1,0 +1,160 @@
+"""Mutants of the laws of more than one life and of what is told: 9 to 13."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from adapters.dynamodb import inbox, items, purge, query, start, store
+from adapters.dynamodb.expressions import Condition
+from adapters.dynamodb.purge import Purge
+from adapters.dynamodb.start import Starts
+from engine import storage
+from engine.ops import sending, signal
+from handlers import operations
+from tests.simulation.mutant import Mutant
+
+if TYPE_CHECKING:
+    from tests.simulation.mutant import Patch
+
+# --- 9: purged -------------------------------------------------------------------------------------------------------
+
+
+def _one_page() -> list[Patch]:
+    batches = purge._batches
+
+    async def mutant(connection: Any, workflow_id: str) -> Any:
+        async for batch in batches(connection, workflow_id):
+            yield batch
+            return
+
+    return [(purge, "_batches", mutant)]
+
+
+def _what_runs_too() -> list[Patch]:
+    return [(purge, "_HAS_ENDED", Condition("attribute_exists(#pk)"))]
+
+
+def _nobody_goes_on() -> list[Patch]:
+    async def mutant(*_: Any) -> None:
+        return None
+
+    return [(purge, "due", lambda *_: {}), (operations, "_arm", mutant)]
+
+
+# --- 10: signals -----------------------------------------------------------------------------------------------------
+
+
+def _recorded_only() -> list[Patch]:
+    send = storage.Storage.send
+
+    def mutant(self: Any, outgoing: Any) -> None:
+        if outgoing.workflow_id is None:
+            send(self, outgoing)
+
+    return [(storage.Storage, "send", mutant)]
+
+
+def _sent_at_each_replay() -> list[Patch]:
+    return [(signal, "replayed", lambda *_: None)]
+
+
+def _refused_is_delivered() -> list[Patch]:
+    return [(sending.Sending, "refused", lambda _self, _refusal: None)]
+
+
+# --- 11: listings ----------------------------------------------------------------------------------------------------
+
+
+def _types_not_noted() -> list[Patch]:
+    async def mutant(*_: Any) -> None:
+        return None
+
+    return [(start, "know", mutant)]
+
+
+def _one_group() -> list[Patch]:
+    return [(items, "list_group", lambda _state: items.ACTIVE)]
+
+
+def _cursor_too_far() -> list[Patch]:
+    cursor = query._cursor
+    return [(query, "_cursor", lambda place: cursor((place[0] - 10_000_000, place[1])))]
+
+
+# --- 12: answers -----------------------------------------------------------------------------------------------------
+
+
+def _every_start_is_new() -> list[Patch]:
+    start_ = Starts.start
+
+    async def mutant(self: Any, **more: Any) -> Any:
+        return replace(await start_(self, **more), created=True)
+
+    return [(Starts, "start", mutant)]
+
+
+def _key_not_minded() -> list[Patch]:
+    return [(operations, "_message_id", lambda _call: None)]
+
+
+def _no_duplicate() -> list[Patch]:
+    find_reply = inbox.find_reply
+
+    async def mutant(*arguments: Any) -> Any:
+        known = await find_reply(*arguments)
+        return known and replace(known, duplicate=False)
+
+    return [(inbox, "find_reply", mutant)]
+
+
+def _gone_too_soon() -> list[Patch]:
+    purged = vars(store)["purge"]
+
+    async def mutant(*arguments: Any, **more: Any) -> Purge:
+        await purged(*arguments, **more)
+        return Purge()
+
+    return [(store, "purge", mutant)]
+
+
+# --- 13: remembered for a day ----------------------------------------------------------------------------------------
+
+
+def _known_until_deleted() -> list[Patch]:
+    find_reply = inbox.find_reply
+    return [(inbox, "find_reply", lambda table, workflow_id, name, _now: find_reply(table, workflow_id, name, 0))]
+
+
+def _known_for_an_hour() -> list[Patch]:
+    return [(inbox, "DEDUP_TTL_S", 3600)]
+
+
+def _milliseconds() -> list[Patch]:
+    encode = items.encode_dedup
+
+    def mutant(workflow_id: str, message_id: str, ticket: int, forget_at_s: int) -> Any:
+        return encode(workflow_id, message_id, ticket, forget_at_s * 1000)
+
+    return [(inbox, "encode_dedup", mutant)]
+
+
+OUTER_MUTANTS = [
+    Mutant(name="a purge of one page", law=9, patches=_one_page),
+    Mutant(name="what runs is purged too", law=9, patches=_what_runs_too),
+    Mutant(name="a purge that was cut short is nobody's", law=9, patches=_nobody_goes_on),
+    Mutant(name="a signal is recorded, and not sent", law=10, patches=_recorded_only),
+    Mutant(name="a signal is sent at each replay", law=10, patches=_sent_at_each_replay),
+    Mutant(name="a refused signal counts as delivered", law=10, patches=_refused_is_delivered),
+    Mutant(name="types are not noted", law=11, patches=_types_not_noted),
+    Mutant(name="what has ended stays in its group", law=11, patches=_one_group),
+    Mutant(name="a cursor leaves some out", law=11, patches=_cursor_too_far),
+    Mutant(name="every start is new", law=12, patches=_every_start_is_new),
+    Mutant(name="an idempotency key is not minded", law=12, patches=_key_not_minded),
+    Mutant(name="no message is a duplicate", law=12, patches=_no_duplicate),
+    Mutant(name="purged is said to be gone", law=12, patches=_gone_too_soon),
+    Mutant(name="an id is known until it is deleted", law=13, patches=_known_until_deleted),
+    Mutant(name="an id is known for an hour", law=13, patches=_known_for_an_hour),
+    Mutant(name="a time to live in milliseconds", law=13, patches=_milliseconds),
+]
