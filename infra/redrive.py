@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
     from infra.api_client import ApiClient, Reply
 
+SOURCE = "torpor.redrive"
+"""The ``source`` of events that are put on the bus once more."""
+
 MESSAGE = "torpor.message"
 """The ``detail-type`` of an event that is a message. Source: the resume function."""
 
@@ -41,12 +44,20 @@ _ENDED = frozenset({http.client.NOT_FOUND, http.client.CONFLICT})
 class Letter(Struct, frozen=True, kw_only=True):
     """What a dead letter asks for: a look at a workflow, or a message for it (``event`` is then its detail).
 
-    ``key`` is what the message is known by, so that it counts once.
+    ``key`` is what the message is known by, so that it counts once. ``workflow_id`` is empty where the message is for
+    whoever has the tags that it names.
     """
 
     workflow_id: str
     event: dict[str, Any] | None = None
     key: str = ""
+
+
+class Bus(Struct, frozen=True):
+    """The stack's event bus: a botocore client, and its name."""
+
+    client: Any
+    name: str
 
 
 class Done(Struct, frozen=True, kw_only=True):
@@ -74,23 +85,29 @@ def read_letter(body: str) -> Letter | None:
         ):
             detail = event["detail"]
             return Letter(workflow_id=workflow_id, event=detail, key=str(detail.get("id") or event_id))
+        case {"detail-type": str(kind), "id": event_id, "detail": {"type": str(), "tags": {}, "name": str()}} if (
+            kind == MESSAGE
+        ):
+            detail = event["detail"]
+            return Letter(workflow_id="", event=detail, key=str(detail.get("id") or event_id))
         case {"detail": {"workflow_id": str(workflow_id)}} | {"workflow_id": str(workflow_id)}:
             return Letter(workflow_id=workflow_id)
     return None
 
 
-def redrive(api: ApiClient, queue: Any, queue_url: str) -> Iterator[Done]:
+def redrive(api: ApiClient, queue: Any, queue_url: str, bus: Bus | None = None) -> Iterator[Done]:
     """Act on every message of the dead-letter queue, and delete those that are settled.
 
     Args:
         api: where workflows are woken.
         queue: a botocore SQS client.
         queue_url: the dead-letter queue.
+        bus: where messages for tags are put once more; without it they are left in the queue.
     """
     left: list[str] = []
     try:
         for message in _messages(queue, queue_url):
-            done = _act(api, read_letter(message["Body"]))
+            done = _act(api, bus, read_letter(message["Body"]))
             if done.is_settled:
                 queue.delete_message(QueueUrl=queue_url, ReceiptHandle=message["ReceiptHandle"])
             else:
@@ -111,9 +128,13 @@ def _messages(queue: Any, queue_url: str) -> Iterator[dict[str, Any]]:
         yield from answer["Messages"]
 
 
-def _act(api: ApiClient, letter: Letter | None) -> Done:
+def _act(api: ApiClient, bus: Bus | None, letter: Letter | None) -> Done:
     if letter is None:
         return Done(workflow_id="?", what="left in the queue: it names no workflow", is_settled=False)
+    if letter.event is not None and not letter.workflow_id:
+        is_put = bus is not None and _put_again(bus, letter.event, letter.key)
+        what = "put on the bus again" if is_put else "left in the queue: the bus did not take it"
+        return Done(workflow_id="?", what=f'{what}: the message "{letter.event["name"]}"', is_settled=is_put)
     at = f"/workflows/{segment(letter.workflow_id)}"
     if letter.event is None:
         reply, what = api.request("POST", f"{at}/wake"), "woken"
@@ -124,6 +145,16 @@ def _act(api: ApiClient, letter: Letter | None) -> Done:
     if reply.status in _ENDED:
         return Done(workflow_id=letter.workflow_id, what=f"nothing to do: {_title(reply)}", is_settled=True)
     return Done(workflow_id=letter.workflow_id, what=f"left in the queue: {_title(reply)}", is_settled=False)
+
+
+def _put_again(bus: Bus, detail: dict[str, Any], key: str) -> bool:
+    entry = {
+        "EventBusName": bus.name,
+        "Source": SOURCE,
+        "DetailType": MESSAGE,
+        "Detail": json.dumps({**detail, "id": key}),
+    }
+    return not bus.client.put_events(Entries=[entry])["FailedEntryCount"]
 
 
 def _send(api: ApiClient, at: str, letter: Letter) -> Reply:
@@ -151,12 +182,14 @@ def run(*, stack: str | None, region: str | None, folder: Path, say: Callable[[s
     api = find_api(stack=stack, endpoint=None, region=region)
     if stack is not None:
         queue, outputs = client("sqs", region=region), stack_outputs(stack, region)
+        bus = Bus(client("events", region=region), outputs["BusName"])
     else:
         note = DevNote.find(folder)
         assert note is not None
         queue, outputs = local_client("sqs", note.endpoint), note.outputs
+        bus = Bus(local_client("events", note.endpoint), outputs["BusName"])
     counts = {True: 0, False: 0}
-    for done in redrive(api, queue, outputs["DeadLetterQueueUrl"]):
+    for done in redrive(api, queue, outputs["DeadLetterQueueUrl"], bus):
         counts[done.is_settled] += 1
         say(f"{done.workflow_id}  {done.what}")
     say(f"{counts[True]} settled, {counts[False]} left in the dead-letter queue")

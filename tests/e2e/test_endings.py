@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from adapters.dynamodb.items import due
 from adapters.sqs import Wake, wake_body
-from infra.redrive import redrive
+from infra.redrive import Bus, redrive
 from tests.e2e.probe import sweep, until
 
 if TYPE_CHECKING:
@@ -69,6 +69,22 @@ def test_dead_letters_are_done_again(probe: Make, local_stack: LocalStack) -> No
     left = until(lambda: _receive(queue, url), 10, "what is not ours is left")
     assert [message["Body"] for message in left] == ["not ours"]
     queue.delete_message(QueueUrl=url, ReceiptHandle=left[0]["ReceiptHandle"])
+
+
+def test_a_dead_letter_for_tags_is_put_on_the_bus_again(probe: Make, local_stack: LocalStack) -> None:
+    listening = probe("listening", "tagged-letter")
+    start = {"id": "tagged-letter", "input": {"marks": str(listening.file)}, "tags": {"kept-by": "letters"}}
+    reply = local_stack.api.request("POST", "/workflows/listening", body=json.dumps(start).encode())
+    assert reply.status == 201, reply.body
+    listening.wait_for("word")
+    detail = {"type": "listening", "tags": {"kept-by": "letters"}, "name": "word", "body": "end"}
+    event = {"id": "event-2", "source": "shop", "detail-type": "torpor.message", "detail": detail}
+    queue, url = local_stack.client("sqs"), local_stack.outputs["DeadLetterQueueUrl"]
+    queue.send_message(QueueUrl=url, MessageBody=json.dumps({"version": "1.0", "requestPayload": event}))
+    bus = Bus(local_stack.client("events"), local_stack.outputs["BusName"])
+    assert [done.is_settled for done in redrive(local_stack.api, queue, url, bus)] == [True]
+    assert listening.output() == ["end"]
+    assert listening.counts() == {"note-1": 1}
 
 
 def _receive(queue: Any, url: str) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from infra.redrive import Letter, read_letter
 
 EVENT = {"id": "e-1", "source": "torpor", "detail-type": "torpor.message"}
 DETAIL = {"workflow_id": "w", "name": "go", "body": {"n": 1}}
+TAGGED = {"type": "order", "tags": {"shop": "one"}, "name": "go"}
 FAILED = {"version": "1.0", "requestContext": {"condition": "RetriesExhausted"}}
 
 
@@ -33,6 +34,11 @@ FAILED = {"version": "1.0", "requestContext": {"condition": "RetriesExhausted"}}
         ),
         ({**EVENT, "detail-type": "else", "detail": DETAIL}, Letter(workflow_id="w")),
         ({**EVENT, "detail": {"workflow_id": "w"}}, Letter(workflow_id="w")),
+        (
+            {**FAILED, "requestPayload": {**EVENT, "detail": TAGGED}},
+            Letter(workflow_id="", event=TAGGED, key="e-1"),
+        ),
+        ({**EVENT, "detail": {**TAGGED, "tags": "a"}}, None),
         ({**EVENT, "detail": {}}, None),
         ({"requestPayload": None}, None),
         ([], None),
