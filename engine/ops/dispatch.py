@@ -54,7 +54,7 @@ async def run(scope: Scope, name: str | None, start: Start) -> str:
         await _alone(scope, start)
     sending = Sending(scope, part, entry, _refused)
     child = Child(
-        workflow_id=start.workflow_id or sending.entry.id,
+        workflow_id=start.workflow_id or sending.entry_id(),
         workflow_type=start.workflow_type,
         workflow_input=data,
         tags=start.tags,
@@ -62,7 +62,7 @@ async def run(scope: Scope, name: str | None, start: Start) -> str:
         replace_failed=start.replace_failed,
     )
     sending.done(values.encode(child.workflow_id))
-    scope.turn.storage.start(sending.entry.id, child)
+    scope.turn.storage.start(sending.entry_id(), child)
     if not start.may_be_refused:
         await scope.turn.recorded()
         return child.workflow_id

@@ -17,7 +17,7 @@ from engine.hooks import error_text, parse_error
 from engine.lifecycle import ENDED, WorkflowState
 from engine.ops.attempt import claimed
 from engine.ops.failures import critical_class, made_again
-from engine.ops.sending import peers_of, put_metadata, started
+from engine.ops.sending import asked, peers_of, put_metadata, started
 
 if TYPE_CHECKING:
     from engine.driver import Peer
@@ -47,7 +47,7 @@ async def run(scope: Scope, name: str | None, label: str, workflow_id: str, retu
     scope.act()
     while True:
         await started(scope, workflow_id)
-        peer = await turn.reach(peers.peek(workflow_id))
+        peer = await asked(scope, peers.peek(workflow_id))
         if peer is None or peer.state in ENDED:
             break
         await turn.park(WorkflowWaitError((workflow_id,)))

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from engine.entry import EntryMetadata, EntryStatus, StepEntry
-from engine.errors import DriverError, StartConflictError, WorkflowEndedError, WorkflowNotFoundError
+from engine.errors import CallerError, DriverError, StartConflictError, WorkflowEndedError, WorkflowNotFoundError
 from engine.hooks import error_text, parse_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from engine.driver import Peers
     from engine.entry import Entry
     from engine.scope import Scope
+
+T = TypeVar("T")
 
 _REFUSALS: dict[str, type[WorkflowNotFoundError | WorkflowEndedError | StartConflictError]] = {
     kind.__name__: kind for kind in (WorkflowNotFoundError, WorkflowEndedError, StartConflictError)
@@ -25,52 +27,64 @@ class Sending:
     """A signal or a start under way, which is recorded as a step.
 
     Attributes:
-        entry: its record.
         refusal: why it was not done, where it was not.
     """
 
-    __slots__ = ("_key", "_on_refusal", "_scope", "entry", "refusal")
+    __slots__ = ("_entry", "_on_refusal", "_part", "_scope", "refusal")
 
     def __init__(
         self, scope: Scope, part: str, entry: Entry | None, on_refusal: Callable[[Sending, Exception], None]
     ) -> None:
         """``on_refusal`` records, by one of the methods below, what a refusal by the driver means."""
         self._scope = scope
-        self._key = scope.key_of(part)
+        self._part = part
+        self._entry = entry
         self._on_refusal = on_refusal
-        self.entry = scope.record(part, StepEntry()) if entry is None else entry
         self.refusal: Exception | None = None
 
     @property
     def output(self) -> bytes:
         """What was recorded as its answer."""
-        assert isinstance(self.entry.kind, StepEntry)
-        assert self.entry.kind.output is not None
-        return self.entry.kind.output
+        assert self._entry is not None
+        assert isinstance(self._entry.kind, StepEntry)
+        assert self._entry.kind.output is not None
+        return self._entry.kind.output
+
+    def entry_id(self) -> str:
+        """The id of its record, which is begun where there is none yet."""
+        if self._entry is None:
+            self._record(StepEntry())
+        assert self._entry is not None
+        return self._entry.id
 
     def done(self, output: bytes) -> None:
         """Record that it was done, with what answer."""
         self.refusal = None
-        self.entry = self._scope.rewrite(self._key, self.entry, StepEntry(output=output))
-        put_metadata(self._scope, self.entry, EntryStatus.COMPLETED, None)
+        put_metadata(self._scope, self._record(StepEntry(output=output)), EntryStatus.COMPLETED, None)
 
     def failed(self, refusal: Exception) -> None:
         """Record that it was not, and is not tried again."""
         self.refusal = refusal
         text = error_text(refusal)
-        self.entry = self._scope.rewrite(self._key, self.entry, StepEntry(error=text))
-        put_metadata(self._scope, self.entry, EntryStatus.EXHAUSTED, text)
+        put_metadata(self._scope, self._record(StepEntry(error=text)), EntryStatus.EXHAUSTED, text)
 
     def postponed(self, refusal: Exception) -> None:
         """Record that it was not, and is to be tried again."""
         self.refusal = refusal
         text = error_text(refusal)
-        self.entry = self._scope.rewrite(self._key, self.entry, StepEntry(error=text))
-        put_metadata(self._scope, self.entry, EntryStatus.PENDING, text)
+        put_metadata(self._scope, self._record(StepEntry(error=text)), EntryStatus.PENDING, text)
+
+    def _record(self, kind: StepEntry) -> Entry:
+        scope = self._scope
+        if self._entry is None:
+            self._entry = scope.record(self._part, kind)
+        else:
+            self._entry = scope.rewrite(scope.key_of(self._part), self._entry, kind)
+        return self._entry
 
     def refused(self, refusal: Exception) -> None:
         """The driver does not do it, and has written nothing: what is recorded must say so."""
-        if self._scope.turn.storage.find(self._key) is None:
+        if self._scope.turn.storage.find(self._scope.key_of(self._part)) is None:
             # The branch that wanted it has lost its race.
             return
         self._on_refusal(self, refusal)
@@ -78,12 +92,13 @@ class Sending:
     async def commit(self) -> None:
         """Return once it is recorded, one way or the other; whatever was recorded before goes with the same commit."""
         turn = self._scope.turn
-        turn.storage.refusals[self.entry.id] = self.refused
+        entry_id = self.entry_id()
+        turn.storage.refusals[entry_id] = self.refused
         # Others of this run may send at the same moment: a commit may be divided between them, not within one.
         turn.storage.close_group()
         # Where this is cancelled, the commit goes on, and may still be refused.
         await turn.flush()
-        turn.storage.refusals.pop(self.entry.id, None)
+        turn.storage.refusals.pop(entry_id, None)
 
 
 def put_metadata(scope: Scope, entry: Entry, status: EntryStatus, error: str | None) -> None:
@@ -136,6 +151,24 @@ def peers_of(scope: Scope, what: str) -> Peers:
             )
         )
     return peers
+
+
+async def asked(scope: Scope, answer: Awaitable[T]) -> T:
+    """What ``Peers`` answer; a question that they do not take is a mistake of the author's, and raised as it is."""
+    mistake: CallerError | None = None
+
+    async def told() -> T | None:
+        nonlocal mistake
+        try:
+            return await answer
+        except CallerError as error:
+            mistake = error
+            return None
+
+    found = await scope.turn.reach(told())
+    if mistake is not None:
+        raise mistake
+    return cast("T", found)
 
 
 def check_atomic(scope: Scope, what: str) -> None:

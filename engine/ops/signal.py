@@ -15,7 +15,7 @@ from engine import limits, values
 from engine.commit import Outgoing
 from engine.entry import Message, StepEntry
 from engine.errors import WorkflowNotFoundError
-from engine.ops.sending import Sending, check_atomic, peers_of, replayed, started
+from engine.ops.sending import Sending, asked, check_atomic, peers_of, replayed, started
 
 if TYPE_CHECKING:
     from engine.scope import Scope
@@ -66,7 +66,7 @@ async def _send(scope: Scope, sending: Sending, name: str, data: bytes, to: str)
     target = None if to == turn.workflow_id else to
     await started(scope, to)
     sending.done(values.encode(True))  # noqa: FBT003 - the value that is recorded
-    message = Message(id=sending.entry.id, name=name, body=data, sent_at=turn.clock.now())
+    message = Message(id=sending.entry_id(), name=name, body=data, sent_at=turn.clock.now(), ray_id=turn.ray_id)
     turn.storage.send(Outgoing(workflow_id=target, message=message))
     await sending.commit()
     if target is None:
@@ -75,11 +75,10 @@ async def _send(scope: Scope, sending: Sending, name: str, data: bytes, to: str)
 
 async def _send_to_first(scope: Scope, sending: Sending, name: str, data: bytes, target: Target) -> bool:
     """Send to the first that ``target`` means, and to the next where that has ended meanwhile; whether to any."""
-    turn = scope.turn
     peers = peers_of(scope, f"signal {name!r}")
     await started(scope)
     for _ in range(limits.SIGNAL_SEARCHES_MAX):
-        found = await turn.reach(peers.find(target.workflow_type, target.tags, 1))
+        found = await asked(scope, peers.find(target.workflow_type, target.tags, 1))
         if not found:
             break
         await _send(scope, sending, name, data, found[0])
