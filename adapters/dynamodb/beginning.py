@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from adapters.alarms import schedule_ms
 from adapters.dynamodb import log
 from adapters.dynamodb.expressions import Condition, binary, put_action
 from adapters.dynamodb.items import Head, check_id, check_tags, check_type, digest, encode_head, key, log_key
@@ -85,6 +86,8 @@ def begin(
         seq=1,
         log_items=len(parts),
         wake_at=later,
+        # Whoever starts it arms this alarm; a far one is a schedule, which then waits to be cleared.
+        schedule_at=schedule_ms(later, now),
         due_at=now if later is None else later,
         created_at=now,
         updated_at=now,

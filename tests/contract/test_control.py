@@ -169,6 +169,15 @@ async def test_cancelling_a_far_sleeper_says_that_its_schedule_is_left(place: Pl
     assert await place.store.cancel("w")
 
 
+@pytest.mark.parametrize(("ahead_ms", "has_schedule"), [(10**8, True), (60_000, False)])
+async def test_cancelling_a_start_that_was_put_off_says_whether_its_schedule_is_left(
+    place: Place, ahead_ms: int, has_schedule: bool
+) -> None:
+    start_at = place.clock.now() + ahead_ms
+    await place.store.start(workflow_id="w", type="order", input=b"\x01", start_at=start_at)
+    assert await place.store.cancel("w") is has_schedule
+
+
 @pytest.mark.parametrize("state", [WorkflowState.COMPLETED, WorkflowState.FAILED])
 async def test_what_has_ended_otherwise_cannot_be_cancelled(place: Place, state: WorkflowState) -> None:
     driver = await place.started()

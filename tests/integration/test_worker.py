@@ -201,6 +201,14 @@ def test_cancelling_a_sleeper_removes_its_schedule(driven: Driven) -> None:
     assert driven.schedules() == []
 
 
+def test_cancelling_a_start_that_was_put_off_removes_its_schedule(driven: Driven) -> None:
+    start = {"id": "order-1", "input": 1, "start_at": "2100-01-01T00:00:00Z"}
+    assert driven.http.post("/workflows/worker-sleep", start).status == 201
+    assert len(driven.schedules()) == 1
+    assert driven.http.post("/workflows/order-1/cancel").value["state"] == "cancelled"
+    assert driven.schedules() == []
+
+
 # --- messages that come at a bad moment ---------------------------------------------------------------------------
 
 
