@@ -64,6 +64,7 @@ from engine.ops.rollback import RollbackContext
 from engine.queue_context import Message, Queue
 from engine.registry import REGISTRY, Registry, Workflow, workflow
 from engine.result import WorkflowResult
+from engine.schedules.identity import scheduled_at
 
 __all__ = [
     "NO_OUTPUT",
@@ -138,6 +139,7 @@ __all__ = [
     "recover_workflow",
     "replay_workflow_from_step",
     "run_workflow",
+    "scheduled_at",
     "step_context",
     "workflow",
 ]

@@ -29,8 +29,10 @@ from engine.handle import run_workflow
 from engine.message_types import MESSAGES
 from engine.queue_context import Queue
 from engine.registry import REGISTRY
+from engine.schedules import cron, identity, timing
+from engine.schedules import limits as schedule_limits
 from engine.testing import MemoryDriver, VirtualClock, drive
-from handlers import calls, problems
+from handlers import calls, problems, schedules
 from handlers.routes import ROUTES
 from infra import cli
 from tests.tidy.layers import ENGINE_ORDER
@@ -45,6 +47,9 @@ FRAGMENT = "<!-- fragment -->"
 COMMANDS = ("console", "sh")
 OTHERS = frozenset({"cd", "curl", "mkdir", "aws", "export", "."})
 """First words of commands that are not ours to check."""
+
+LIMITS = (engine_limits, dynamodb_limits, calls, schedule_limits, identity, timing, cron, schedules)
+"""Modules whose limits docs/guide/limits.md tells."""
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _SPANNED_COMMAND = re.compile(r"`((?:torpor|make|\.venv/bin/\w+|python) [^`]+)`")
@@ -229,7 +234,7 @@ def test_the_order_of_the_engine_is_the_one_that_is_held() -> None:
     assert blocks[0].strip() == wanted, f"the page must show:\n{wanted}"
 
 
-@pytest.mark.parametrize("module", [engine_limits, dynamodb_limits, calls], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", LIMITS, ids=lambda module: module.__name__)
 def test_the_limits_are_those_of_the_code(module: types.ModuleType) -> None:
     page = read("docs/guide/limits.md")
     rows = re.findall(rf"^\| (.+) \| (.+) \| `{re.escape(module.__name__)}\.(\w+)` \|$", page, re.MULTILINE)
