@@ -29,7 +29,7 @@ APPLICATION = Application(modules="examples.orders,probes,changing", folder=ROOT
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if {"ministack", "local_stack"} & set(getattr(item, "fixturenames", ())):
+        if {"ministack", "local_stack", "frail_stack", "guarded"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.ministack)
 
 

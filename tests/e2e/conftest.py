@@ -7,12 +7,14 @@ through.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 
-from infra.local_stack import LocalStack
+from infra.local_stack import STACK, LocalStack
 from infra.package import Application
 from tests.conftest import APPLICATION
 from tests.e2e.probe import Probe
@@ -21,6 +23,10 @@ from tests.e2e.wire import Wire
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+MISREAD = ("ApiRole", "WorkerRole")
+"""Roles that may make schedules in our group. The local AWS takes each schedule to be of the group ``default`` whatever
+the call says, so there they are allowed that one too: the actions are judged, the group is not."""
 
 Make = Callable[[str, str], Probe]
 """What the fixture ``probe`` is: makes the probe of a workflow from its type and its id."""
@@ -68,3 +74,41 @@ def frail(frail_stack: LocalStack, wire: Wire, tmp_path_factory: pytest.TempPath
     assert wire
     folder = tmp_path_factory.mktemp("frail")
     return lambda workflow_type, workflow_id: Probe(frail_stack, workflow_type, workflow_id, folder)
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """A stack whose functions may do what their policies say and nothing else, and the wire that hears of refusals."""
+
+    stack: LocalStack
+    wire: Wire
+
+
+@pytest.fixture(scope="session")
+def guarded() -> Iterator[Guarded]:
+    application = Application(modules=f"{APPLICATION.modules},errands", folder=APPLICATION.folder)
+    parameters = {"LeaseSeconds": "5"}
+    with LocalStack.start(application=application, is_iam_enforced=True, parameters=parameters) as started:
+        for role in MISREAD:
+            let_schedule(started, role)
+        with Wire.laid(started) as laid:
+            yield Guarded(started, laid)
+
+
+def let_schedule(stack: LocalStack, role: str) -> None:
+    """Allow a role the schedules of the group ``default`` beside those of ours."""
+    iam = stack.client("iam")
+    name = physical_id(stack, role)
+    [policy] = iam.list_role_policies(RoleName=name)["PolicyNames"]
+    document = iam.get_role_policy(RoleName=name, PolicyName=policy)["PolicyDocument"]
+    [alarms] = [statement for statement in document["Statement"] if statement.get("Sid") == "Alarms"]
+    ours = alarms["Resource"]
+    assert ours.endswith(f":schedule/{stack.outputs['ScheduleGroupName']}/*")
+    alarms["Resource"] = [ours, ours.replace(stack.outputs["ScheduleGroupName"], "default")]
+    iam.put_role_policy(RoleName=name, PolicyName=policy, PolicyDocument=json.dumps(document))
+
+
+def physical_id(stack: LocalStack, logical_id: str) -> str:
+    """What a resource of the template is called."""
+    described = stack.client("cloudformation").describe_stack_resource(StackName=STACK, LogicalResourceId=logical_id)
+    return str(described["StackResourceDetail"]["PhysicalResourceId"])

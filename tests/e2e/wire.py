@@ -27,7 +27,7 @@ CLIENTS_GIVE_UP_S = 60.0
 
 _OPERATIONS = {"POST": "CreateSchedule", "PUT": "UpdateSchedule", "DELETE": "DeleteSchedule"}
 _HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "date", "server"})
-_REFUSAL = re.compile(r"assumed-role/([^/ ]+)/\S* is not authorized to perform: (\S+) on resource: ([^\s\"]+)")
+_REFUSAL = re.compile(r"assumed-role/([^/ ]+)/\S* is not authorized to perform: (\S+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A call that the caller's policies did not allow: the role's name, the action, the resource."""
+    """A call that the caller's policies did not allow: the role's name, and the action that was missing."""
 
     role: str
     action: str
-    resource: str
 
 
 class Held:

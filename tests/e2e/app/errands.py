@@ -1,0 +1,47 @@
+"""Workflows that each have a worker make one kind of call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine import Context, workflow
+
+FAR_S = 7200.0
+BIG_BYTES = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errand:
+    """Whom to signal, where it signals."""
+
+    to: str = ""
+
+
+@workflow("patient")
+async def patient(ctx: Context, _errand: Errand) -> None:
+    """Two waits, each with an alarm that takes a schedule; the word ``end`` spares it the second."""
+    first = await ctx.queue.next_batch("first", ["word"], timeout=FAR_S)
+    if first and first[0].body != "end":
+        await ctx.queue.next_batch("second", ["word"], timeout=FAR_S)
+
+
+def nothing() -> None:
+    """A result of no size."""
+
+
+def much() -> bytes:
+    """A result that makes a log worth folding once it is forgotten."""
+    return bytes(BIG_BYTES)
+
+
+@workflow("bulky")
+async def bulky(ctx: Context, _errand: Errand) -> None:
+    """A small result, then a big one."""
+    await ctx.step("small", nothing)
+    await ctx.step("big", much)
+
+
+@workflow("signalling")
+async def signalling(ctx: Context, errand: Errand) -> bool:
+    """A message to another workflow."""
+    return await ctx.signal("word", to=errand.to)
