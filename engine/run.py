@@ -163,7 +163,7 @@ class Run:
         """Keep the input given, or read the one kept; one that does not fit the function's type fails the workflow."""
         if self._storage.input is None:
             data = values.encode(self._given)
-            Scope.root(self._new_turn()).check_size(data, "the workflow's input")
+            Scope.root(self._new_turn()).check_bytes(len(data), "the workflow's input")
             self._storage.set_input(data)
         assert self._storage.input is not None
         try:

@@ -337,16 +337,14 @@ class Scope:
             data, value = values.round_trip(value, as_type)
         except UnstorableValueError as error:
             raise UnstorableValueError(f"{what} returned what cannot be stored: {error}") from error
-        self.check_size(data, what)
+        self.check_bytes(len(data), what)
         return data, value
 
-    def check_size(self, data: bytes, what: str) -> None:
-        """Raise where ``data`` is larger than the driver can keep."""
-        self.check_bytes(len(data), what)
-
-    def check_bytes(self, size: int, what: str) -> None:
-        """Raise where ``size`` bytes are more than the driver can keep in one entry."""
-        most = self.turn.driver.value_bytes_max
+    def check_bytes(self, size: int, what: str, *, is_message: bool = False) -> None:
+        """Raise where ``size`` bytes are more than the driver can keep in one entry, or in one message's body."""
+        most: int = self.turn.driver.value_bytes_max
+        if is_message:
+            most = getattr(self.turn.driver, "message_bytes_max", most)
         if size > most:
             raise mismatch.too_large(what, size, most)
 

@@ -48,7 +48,7 @@ async def run(scope: Scope, name: str | None, start: Start) -> str:
         return str(values.decode(known))
     peers_of(scope, f"dispatch of {start.workflow_type!r}")
     data = values.encode(start.given)
-    scope.check_size(data, f"the input of {start.workflow_type!r}")
+    scope.check_bytes(len(data), f"the input of {start.workflow_type!r}")
     scope.act()
     if start.may_be_refused:
         await _alone(scope, start)

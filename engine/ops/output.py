@@ -53,7 +53,7 @@ async def run(scope: Scope, name: str | None, label: str, workflow_id: str, retu
         await turn.park(WorkflowWaitError((workflow_id,)))
     text, output = _ending(workflow_id, peer)
     if text is None:
-        scope.check_size(output, f"workflow {workflow_id!r}")
+        scope.check_bytes(len(output), f"workflow {workflow_id!r}")
     _record(scope, part, entry, text, output)
     await turn.recorded()
     if text is not None:

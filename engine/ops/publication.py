@@ -30,7 +30,7 @@ async def run(scope: Scope, name: str, body: Any, topic: str) -> None:
         # Written piece by piece, a crash in between would publish it again, or never.
         raise turn.fail(DriverError(f"publish {name!r}: a store whose commits are not atomic cannot publish"))
     data = values.encode(body)
-    scope.check_size(data, f"the message {name!r}")
+    scope.check_bytes(len(data), f"the message {name!r}", is_message=True)
     scope.act()
     now = turn.clock.now()
     entry = scope.record(part, StepEntry(output=values.encode(None)))

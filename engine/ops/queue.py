@@ -203,7 +203,7 @@ def _completable(scope: Scope, part: str, record: message_record.Recorded) -> Re
         if scope.abort.is_set():
             raise CancelledError("another branch won the race")
         body = values.encode(response)
-        scope.check_size(body, f"the reply to {record.name!r}")
+        scope.check_bytes(len(body), f"the reply to {record.name!r}", is_message=True)
         scope.act()
         key = scope.key_of(part)
         entry = turn.storage.find(key)
@@ -235,7 +235,7 @@ async def send(scope: Scope, name: str, body: Any) -> None:
             await turn.look_again()
         return
     data = values.encode(body)
-    scope.check_size(data, f"the message {name!r}")
+    scope.check_bytes(len(data), f"the message {name!r}", is_message=True)
     scope.act()
     now = turn.clock.now()
     entry = scope.record(part, StepEntry(output=values.encode(None)))

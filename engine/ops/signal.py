@@ -41,7 +41,7 @@ async def run(scope: Scope, name: str, body: Any, target: Target, *, ignores_mis
         return bool(values.decode(delivered))
     check_atomic(scope, f"signal {name!r}")
     data = values.encode(body)
-    scope.check_size(data, f"the message {name!r}")
+    scope.check_bytes(len(data), f"the message {name!r}", is_message=True)
     scope.act()
 
     def missing(sending: Sending, refusal: Exception) -> None:

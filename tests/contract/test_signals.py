@@ -8,7 +8,7 @@ import pytest
 
 from engine import Context, WorkflowState, run_workflow
 from engine.commit import Commit
-from engine.errors import WorkflowEndedError, WorkflowNotFoundError
+from engine.errors import UnstorableValueError, WorkflowEndedError, WorkflowNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,3 +81,26 @@ async def test_a_signal_to_nobody_fails_once_and_loses_nothing_beside_it(place: 
     kind = "WorkflowNotFoundError" if target == "never" else "WorkflowEndedError"
     assert said == [f"False {kind}"] * 2
     assert runs == ["work"]
+
+
+async def test_what_no_item_holds_is_refused_where_it_is_sent_and_leaves_the_workflow_alive(place: Place) -> None:
+    large = "x" * 500_000
+
+    async def sender(ctx: Context, _given: Any) -> list[str]:
+        refused = []
+        for send in (
+            lambda: ctx.queue.send("note", large),
+            lambda: ctx.signal("news", large, to="here"),
+            lambda: ctx.publish("told", large),
+        ):
+            try:
+                await send()
+            except UnstorableValueError as error:
+                refused.append(str(error).split(" has ")[0])
+        kept = await ctx.step("kept", work, large)
+        return [*refused, str(len(kept))]
+
+    await place.store.start(workflow_id="here", type="order", input=b"\xf6")
+    said = (await run(place, "here", sender)).output
+    told = "the value of the message"
+    assert said == [f"{told} 'note'", f"{told} 'news'", f"{told} 'told'", "500000"]
