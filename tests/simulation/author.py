@@ -213,6 +213,7 @@ class Author:
     async def _send(self, ctx: Context, op: Op, path: str) -> Any:
         name = f"own:{path}"
         await ctx.queue.send(name, path)
+        await ctx.publish("sent", path, topic=path)
         # A replay may forget that it was taken, and not that it was sent.
         with self._ledger.wanting(ctx.workflow_id, name, path):
             return (await ctx.queue.next(op.name, name)).body

@@ -59,6 +59,9 @@ class Law:
     def listed(self, listing: Listing) -> None:
         """A caller has all pages of a listing."""
 
+    def heard(self, detail: dict[str, Any]) -> None:
+        """An event of this detail has reached the bus."""
+
     def ended(self) -> None:
         """The world is over."""
 

@@ -1,4 +1,4 @@
-"""Mutants of the laws of more than one life and of what is told: 9 to 13."""
+"""Mutants of the laws of more than one life, of what is told and of what is published: 9 to 14."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from adapters.dynamodb import inbox, items, purge, query, start, store
+from adapters.dynamodb import committing, inbox, items, purge, query, start, store
 from adapters.dynamodb.expressions import Condition
 from adapters.dynamodb.purge import Purge
 from adapters.dynamodb.start import Starts
@@ -140,6 +140,24 @@ def _milliseconds() -> list[Patch]:
     return [(inbox, "encode_dedup", mutant)]
 
 
+# --- 14: published ---------------------------------------------------------------------------------------------------
+
+
+def _recorded_and_not_published() -> list[Patch]:
+    return [(storage.Storage, "publish", lambda _self, _publication: None)]
+
+
+def _told_before_it_is_written() -> list[Patch]:
+    commit = committing.Committer._commit
+
+    async def mutant(self: Any, given: Any) -> None:
+        if given.published:
+            self._on_published(given.published)
+        await commit(self, given)
+
+    return [(committing.Committer, "_commit", mutant)]
+
+
 OUTER_MUTANTS = [
     Mutant(name="a purge of one page", law=9, patches=_one_page),
     Mutant(name="what runs is purged too", law=9, patches=_what_runs_too),
@@ -157,4 +175,6 @@ OUTER_MUTANTS = [
     Mutant(name="an id is known until it is deleted", law=13, patches=_known_until_deleted),
     Mutant(name="an id is known for an hour", law=13, patches=_known_for_an_hour),
     Mutant(name="a time to live in milliseconds", law=13, patches=_milliseconds),
+    Mutant(name="a publication is recorded, and not made", law=14, patches=_recorded_and_not_published),
+    Mutant(name="the bus is told before it is written", law=14, patches=_told_before_it_is_written),
 ]

@@ -12,7 +12,7 @@ from engine.ids import Ids
 from handlers.bootstrap import Settings, Wiring
 from handlers.process import Process
 from handlers.worker import WorkerFunction
-from tests.simulation import dynamo
+from tests.simulation import bus, dynamo
 from tests.simulation.http import HttpFunction
 from tests.simulation.timeline import ProcessLoop
 from tests.simulation.wire import method
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 SQS_OPERATIONS = ("send_message",)
+EVENTS_OPERATIONS = ("put_events",)
 SCHEDULER_OPERATIONS = ("create_schedule", "update_schedule", "delete_schedule")
 
 
@@ -88,6 +89,7 @@ class SimWiring(Wiring):
             queue_arn="arn:queue",
             schedule_group="group",
             schedule_role_arn="arn:role",
+            bus=bus.NAME,
             stack="sim",
             lease_ms=weather.lease_ms,
             evict_margin_ms=10_000,
@@ -102,6 +104,7 @@ class SimWiring(Wiring):
             "dynamodb": (world.dynamo, dynamo.OPERATIONS),
             "sqs": (world.queue, SQS_OPERATIONS),
             "scheduler": (world.schedules, SCHEDULER_OPERATIONS),
+            "events": (world.bus, EVENTS_OPERATIONS),
         }
         self._simulated = {
             name: Client(world, sandbox, service, operations) for name, (service, operations) in services.items()

@@ -12,6 +12,7 @@ from engine.registry import Workflow
 from tests.simulation.actors import Callers
 from tests.simulation.answer_laws import AnswersAreTrue, ListingIsPlausible, Remembered
 from tests.simulation.author import Author
+from tests.simulation.bus import Bus
 from tests.simulation.dynamo import Dynamo
 from tests.simulation.expectation import Expectation
 from tests.simulation.functions import Functions
@@ -20,6 +21,7 @@ from tests.simulation.laws import BreachError, CommittedStepsStay, EndedStaysEnd
 from tests.simulation.ledger import Ledger
 from tests.simulation.outside_laws import PurgedIsGone, SignalsOnce
 from tests.simulation.programs import generate
+from tests.simulation.publishing_laws import PublishedOnce
 from tests.simulation.queueing import Schedules, Sqs
 from tests.simulation.sandbox import Sandbox
 from tests.simulation.stored_laws import AllOrNothing, HistoryGrows
@@ -52,6 +54,7 @@ LAWS: tuple[type[Law], ...] = (
     ListingIsPlausible,
     AnswersAreTrue,
     Remembered,
+    PublishedOnce,
 )
 PATIENCE_S = 2 * 3600.0
 """How long a world may take after the calm, its own waits and a sweep for each of them aside."""
@@ -99,6 +102,7 @@ class World:
         self.dynamo = Dynamo(self)
         self.queue = Sqs(self)
         self.schedules = Schedules(self)
+        self.bus = Bus(self)
         self.application = WorkflowSource()
         self.functions = Functions(self)
         self.service = Sandbox(self, "dynamodb", role="service", skew_ms=0)
@@ -173,7 +177,8 @@ class World:
             )
         by_workflow: dict[str, list[Change]] = {}
         for change in write.changes:
-            if change.pk != "\0":
+            # What begins so belongs to no workflow.
+            if not change.pk.startswith("\0"):
                 by_workflow.setdefault(change.pk, []).append(change)
         for workflow_id, changes in by_workflow.items():
             view = self._view_for(workflow_id, changes)
@@ -196,6 +201,10 @@ class World:
                 ask(law)
         except BreachError as breach:
             self._broke(breach)
+
+    def heard(self, detail: dict[str, Any]) -> None:
+        """An event has reached the bus."""
+        self._ask_laws(lambda law: law.heard(detail))
 
     def ran(self, workflow_id: str, path: str, process: str) -> None:
         """A body, or the workflow's own code, was entered."""
