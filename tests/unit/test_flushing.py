@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from engine import Context, WorkflowState, keys, limits, writing
-from engine.commit import Commit
+from engine.commit import Alarm, Child, Commit
 from engine.entry import Entry, StepEntry
-from engine.errors import CommitTooLarge, EntryInProgressError, EvictedError, StoreUnavailableError
+from engine.errors import ChildRefusedError, CommitTooLarge, EntryInProgressError, EvictedError, StoreUnavailableError
 from engine.flushing import Flusher
 from engine.hooks import Hooks
 from engine.storage import Storage
@@ -40,6 +40,40 @@ def put(storage: Storage, name: str) -> None:
 
 def flusher_of(storage: Storage, driver: MemoryDriver, clock: VirtualClock | None = None) -> Flusher:
     return Flusher(storage, driver, clock or VirtualClock(), Hooks(), 0)
+
+
+class Refusing(MemoryDriver):
+    """A driver that refuses every child."""
+
+    async def commit(self, commit: Commit) -> None:
+        if commit.children:
+            error = ChildRefusedError("it is there already")
+            error.workflow_id = commit.children[0].workflow_id
+            raise error
+        await super().commit(commit)
+
+
+async def test_a_commit_that_was_refused_a_child_is_made_without_it_and_else_the_same() -> None:
+    storage, driver = Storage(), Refusing()
+    told: list[Exception] = []
+    storage.start("entry", Child(workflow_id="child", workflow_type="type", workflow_input=b"\x01"))
+    storage.refusals["entry"] = told.append
+    storage.state = WorkflowState.SLEEPING
+    await flusher_of(storage, driver).finish(alarm=Alarm(5, "w"), yields=True, names=("x",), awaited=("other",))
+    assert [str(error) for error in told] == ["it is there already"]
+    (commit,) = driver.commits
+    assert (commit.yields, commit.names, commit.awaited, commit.alarm) == (True, ("x",), ("other",), Alarm(5, "w"))
+    assert commit.state is WorkflowState.SLEEPING
+
+
+async def test_a_refusal_that_nobody_expects_ends_the_run() -> None:
+    storage, driver = Storage(), Refusing()
+    storage.start("entry", Child(workflow_id="child", workflow_type="type", workflow_input=b"\x01"))
+    flusher = flusher_of(storage, driver)
+    with pytest.raises(ChildRefusedError):
+        await flusher.flush()
+    assert isinstance(flusher.failure, ChildRefusedError)
+    assert driver.commits == []
 
 
 async def test_who_comes_during_a_commit_shares_the_next_one() -> None:

@@ -133,6 +133,19 @@ async def test_a_child_can_be_signalled_as_soon_as_it_is_dispatched() -> None:
     assert output(world, "here") == ["by id", "by type"]
 
 
+async def test_a_child_can_be_found_as_soon_as_it_is_dispatched() -> None:
+    async def parent(ctx: Context, _given: Any) -> Any:
+        child = await ctx.dispatch(listener, 1)
+        await ctx.signal("news", "by type", type=listener)
+        bodies: list[Any] = await ctx.output(child)
+        return bodies
+
+    world = MemoryWorld(workflows=[listener])
+    world.start("here", parent)
+    await world.drive()
+    assert output(world, "here") == ["by type"]
+
+
 @pytest.mark.parametrize(
     ("options", "error", "match"),
     [
