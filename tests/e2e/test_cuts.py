@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 FOUND_WITHIN_S = 30
 
-FENCED = '"ConditionExpression": "#epoch'
+FENCED = "#epoch = :epoch AND #seq = :seq"
 """What a commit says and a start does not."""
 
 
