@@ -65,11 +65,13 @@ class MessagesOnce(Law):
     def _came(self, view: View, message_id: str, ticket: str, news: News) -> None:
         mark = (view.life, message_id)
         now_us = news.write.at_us
-        if now_us - self._came_us.setdefault(mark, now_us) > A_DAY_US:
+        is_another = self._tickets.get(mark, ticket) != ticket
+        if is_another and now_us - self._came_us.get(mark, now_us) > A_DAY_US:
             # So long an id is remembered; after that it is another message.
             self._tickets.pop(mark, None)
             self._recorded.pop(mark, None)
             self._consumed.discard(mark)
+        if mark not in self._tickets:
             self._came_us[mark] = now_us
         if mark in self._consumed:
             # A commit gives back what a race's loser had taken: to its old place.

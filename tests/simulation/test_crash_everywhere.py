@@ -55,6 +55,25 @@ EVERYTHING = Program(
     messages={"next": 1, "answered": 1, "batch": 2, "retake": 1},
     noise=[],
 )
+REACHING = Program(
+    ops=[
+        leaf("checkpoint", "checkpoint"),
+        leaf("activity", "activity", "flaky", has_rollback=True),
+        leaf("listen", "typed", "plain"),
+        leaf("signal", "ignored", "nobody", other=1),
+        leaf("signal", "refused", "nobody", other=0),
+        leaf("signal", "own", "w0", other=0),
+        leaf("gather", "gather"),
+        leaf(
+            "placed",
+            "placed",
+            below={"body": [leaf("step", "{1}", "plain"), leaf("sleep", "{2}", "2"), leaf("next", "{3}", "plain")]},
+        ),
+    ],
+    is_failing=False,
+    messages={"typed": 1, "placed/{3}": 1},
+    noise=[],
+)
 UNDONE = Program(
     ops=[
         leaf("checkpoint", "checkpoint"),
@@ -91,7 +110,11 @@ def check_program(program: Program, straight: World, fault: Fault, in_flight: in
 @pytest.mark.parametrize(
     ("program", "in_flight"),
     # Beside the step in flight: an ephemeral one before it, and a branch beside it.
-    [pytest.param(EVERYTHING, 2, id="everything"), pytest.param(UNDONE, 2, id="undone")],
+    [
+        pytest.param(EVERYTHING, 2, id="everything"),
+        pytest.param(REACHING, 2, id="reaching"),
+        pytest.param(UNDONE, 2, id="undone"),
+    ],
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_program_ends_as_it_would(program: Program, in_flight: int, kind: str) -> None:
@@ -141,7 +164,7 @@ def order_with(payment: str, *, ships: bool, fault: Fault | None = None) -> Endi
         await world.callers.ask(start)
         await world.callers.pause(1)
         if ships:
-            await world.callers.ask(ship)
+            await world.callers.ask(ship, refusals=(409,))
 
     world.callers.spawn(shop())
     finish(world)

@@ -1,4 +1,4 @@
-"""Three hundred worlds, each by a seed: random workflows, traffic and faults, under eight checkers."""
+"""Three hundred worlds, each by a seed: random workflows, traffic and faults, under a checker a law."""
 
 from __future__ import annotations
 
