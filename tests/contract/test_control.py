@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
 
+from adapters.dynamodb.items import LIST_GROUPS
+from adapters.dynamodb.limits import LIST_SHARDS
 from adapters.dynamodb.store import Ended, NotDue, Unreadable
 from engine import values
 from engine.commit import Alarm, Commit
@@ -110,6 +113,27 @@ async def test_a_cursor_goes_on_where_a_page_ended_also_among_equals(moto_place:
     assert set(found) == set(ids)
     with pytest.raises(InvalidIdError, match="cursor"):
         await place.store.list(cursor="nonsense")
+
+
+async def test_one_that_ends_while_it_is_listed_is_listed_once(moto_place: Place) -> None:
+    place = moto_place
+    driver = await place.started("w")
+    ending: list[asyncio.Task[None]] = []
+
+    async def end() -> None:
+        # The queries of all groups are under way at once; those of the active ones are over by now.
+        await asyncio.sleep(0.2)
+        await driver.commit(Commit(state=WorkflowState.COMPLETED))
+
+    async def meanwhile() -> None:
+        if not ending:
+            ending.append(asyncio.create_task(end()))
+        await ending[0]
+
+    groups = [meanwhile if group == WorkflowState.COMPLETED else None for group in LIST_GROUPS]
+    place.client.plan["query"] = groups * LIST_SHARDS
+    assert [item.workflow_id for item in (await place.store.list(type="order")).items] == ["w"]
+    assert ending
 
 
 async def test_the_longest_overdue_come_first(place: Place) -> None:

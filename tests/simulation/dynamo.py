@@ -128,6 +128,8 @@ class Dynamo:
                     return self._transact(request)
                 case "batch_get_item":
                     keys = arguments["RequestItems"][TABLE]["Keys"]
+                    if len({key_of(key) for key in keys}) < len(keys):
+                        raise InvalidExpressionError("a key is asked for twice")
                     found = [item for key in keys if (item := self.item(*key_of(key))) is not None]
                     return {"Responses": {TABLE: found}}
                 case "batch_write_item":
