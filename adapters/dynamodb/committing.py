@@ -10,10 +10,11 @@ from msgspec.structs import replace
 
 from adapters.dynamodb.children import Births
 from adapters.dynamodb.compaction import compact
+from adapters.dynamodb.ends import have_told, note_early, tell_waiters
 from adapters.dynamodb.errors import AnswerLostError, ConditionFailedError, TransactionRefusedError
 from adapters.dynamodb.inbox import take_ticket
 from adapters.dynamodb.items import HEAD, head_change, key
-from adapters.dynamodb.limits import REPLANS_MAX, SEND_SLOW_MS
+from adapters.dynamodb.limits import REPLANS_MAX, SEND_SLOW_MS, TRANSACTION_ACTIONS_MAX, WAITS_PER_TRANSACTION
 from adapters.dynamodb.plan import Posted, changes_nothing, is_mine, plan_commit
 from engine.errors import (
     CallerError,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from adapters.dynamodb.compaction import Keys
+    from adapters.dynamodb.ends import Waits
     from adapters.dynamodb.hold import Hold
     from adapters.dynamodb.log import Fold
     from adapters.dynamodb.plan import Plan
@@ -58,6 +60,7 @@ class Committer:
         fold: Fold,
         inbox: Inbox,
         keys: Keys,
+        waits: Waits,
         on_due: Callable[[Collection[str]], None],
         on_published: Callable[[Sequence[Publication]], None],
     ) -> None:
@@ -69,6 +72,7 @@ class Committer:
         self._fold = fold
         self._inbox = inbox
         self._keys = keys
+        self._waits = waits
         self._is_committing = False
         self.tries = 0
         self.has_stale_schedule = False
@@ -101,19 +105,40 @@ class Committer:
     async def _commit(self, commit: Commit) -> None:
         births = Births(self._connection, self._hold.head, commit.children)
         # Refuse what is too large before tickets are taken for it.
-        self._plan(commit, [self._posted(outgoing, 0) for outgoing in commit.outgoing], births)
+        draft = self._plan(commit, [self._posted(outgoing, 0) for outgoing in commit.outgoing], births, ())
         began_at = self._clock.now()
         await births.prepare()
         posted = [await self._take_ticket(outgoing) for outgoing in commit.outgoing]
-        plan = await self._written(commit, posted, births)
+        notes = await self._noted(commit, TRANSACTION_ACTIONS_MAX - len(draft.actions))
+        plan = await self._written(commit, posted, births, notes)
         self._accept(plan, commit)
+        if plan.head.state in ENDED and plan.head.waited:
+            await self._tell_waiters()
         if commit.outgoing and self._clock.now() - began_at > SEND_SLOW_MS:
             await self._ask_to_be_looked_at(commit)
 
-    async def _written(self, commit: Commit, posted: Sequence[Posted], births: Births) -> Plan:
+    async def _noted(self, commit: Commit, room: int) -> list[str]:
+        """The workflows with which a yield leaves its notes; none where they are too many and are left ahead of it."""
+        # Its own end it would wait for in vain, and no transaction writes its HEAD twice.
+        others = [one for one in commit.awaited if one != self._workflow_id]
+        notes = self._waits.missing(others, self._inbox.told) if commit.yields else []
+        if len(notes) <= min(WAITS_PER_TRANSACTION, room // 2):
+            return notes
+        await note_early(self._connection, self._workflow_id, notes)
+        self._waits.early.update(notes)
+        return []
+
+    async def _tell_waiters(self) -> None:
+        """Tell whoever waits for the end that was just written. Where that fails it stays due, and is gone on with."""
+        head = self._hold.head
+        with suppress(StoreUnavailableError):
+            self._tell_due(await tell_waiters(self._table, head, self._clock.now()))
+            self._hold.head = await have_told(self._table, head)
+
+    async def _written(self, commit: Commit, posted: Sequence[Posted], births: Births, notes: Sequence[str]) -> Plan:
         """The plan that was written: planned anew where what it stands on has changed, and is none of its business."""
         for _ in range(REPLANS_MAX):
-            plan = self._plan(commit, posted, births)
+            plan = self._plan(commit, posted, births, notes)
             self.tries += 1
             try:
                 await self._write(plan)
@@ -136,8 +161,9 @@ class Committer:
             with suppress(CallerError, StoreUnavailableError):
                 await take_ticket(self._table, target, self._clock.now())
 
-    def _plan(self, commit: Commit, posted: Sequence[Posted], births: Births) -> Plan:
-        return plan_commit(self._hold.turn(self._inbox, self.tries), commit, posted, births.beginnings)
+    def _plan(self, commit: Commit, posted: Sequence[Posted], births: Births, notes: Sequence[str]) -> Plan:
+        turn = self._hold.turn(self._inbox, self.tries, self._waits.stored)
+        return plan_commit(turn, commit, posted, births.beginnings, notes)
 
     def _posted(self, outgoing: Outgoing, ticket: int) -> Posted:
         target = self._workflow_id if outgoing.workflow_id is None else outgoing.workflow_id
@@ -177,13 +203,19 @@ class Committer:
             self._hold.fenced()
         failed = refused.failed if isinstance(refused, TransactionRefusedError) else ()
         if plan.inbox_index in failed:
-            raise InboxMovedError(f"a message came for {self._workflow_id!r}") from None
+            raise InboxMovedError(f"{self._workflow_id!r} got a message, or was told of an end") from None
+        if any(index in plan.waits_at for index in failed):
+            raise InboxMovedError(f"a workflow that {self._workflow_id!r} waits for has ended") from None
         if any(index in plan.place_at for index in failed):
             self._lose_place(plan)
             return False
         children = sorted({plan.child_at[index] for index in failed if index in plan.child_at})
         if children:
             await births.look(children)
+            return False
+        if stored.waited != before.waited:
+            # Somebody has begun to wait for the end that this commit is.
+            self._hold.head = replace(before, waited=stored.waited)
             return False
         self._hold.lost()
         raise StoreUnavailableError(f"a commit of {self._workflow_id!r} was refused for no reason") from refused
@@ -217,6 +249,7 @@ class Committer:
         if plan.log_keys:
             self._fold.apply(plan.record, plan.record_bytes)
         self._inbox.apply(removed=plan.removed, added=plan.added)
+        self._waits.stored = plan.waits
         self._tell_due([outgoing.workflow_id or self._workflow_id for outgoing in commit.outgoing])
         self._tell_due([child.workflow_id for child in commit.children])
         if commit.published:

@@ -15,7 +15,7 @@ from engine.keys import ERROR_KEY, STATE_KEY
 from engine.lifecycle import ENDED, WorkflowState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from adapters.dynamodb.lease import Claims
     from adapters.dynamodb.table import Connection
@@ -47,12 +47,18 @@ async def wake(connection: Connection, workflow_id: str) -> None:
 
 
 async def cancel(
-    connection: Connection, claims: Claims, workflow_id: str, pruning_of: Callable[[str], Pruning | None]
+    connection: Connection,
+    claims: Claims,
+    workflow_id: str,
+    *,
+    pruning_of: Callable[[str], Pruning | None],
+    on_due: Callable[[Collection[str]], None],
 ) -> bool:
     """End a workflow as cancelled; whoever runs it is fenced at its next commit. No rollback runs.
 
-    ``pruning_of`` a type is what is to be forgotten of what ends here. Cancelling a cancelled workflow changes nothing.
-    The answer is whether a schedule is left to be cleared.
+    ``on_due`` is called with the ids of workflows that waited for its end and are due now; ``pruning_of`` a type is
+    what is to be forgotten of what ends here. Cancelling a cancelled workflow changes nothing. The answer is whether a
+    schedule is left to be cleared.
 
     Raises:
         WorkflowNotFoundError: there is no such workflow.
@@ -65,6 +71,7 @@ async def cancel(
         if stored is not None and decode_head(stored).state is WorkflowState.CANCELLED:
             return False
         raise
+    driver.on_due = on_due
     state = WorkflowState.CANCELLED
     puts, pruning = [(STATE_KEY, state.encode())], pruning_of(driver.type)
     await driver.commit(Commit(puts=puts, alarm=Alarm(None), state=state, pruning=pruning))

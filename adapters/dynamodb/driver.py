@@ -6,7 +6,13 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from adapters.dynamodb.committing import Committer
-from adapters.dynamodb.limits import COMMIT_BYTES_MAX, COMMIT_MESSAGES_MAX, VALUE_BYTES_MAX, WORKER_POLL_INTERVAL_S
+from adapters.dynamodb.limits import (
+    COMMIT_BYTES_MAX,
+    COMMIT_MESSAGES_MAX,
+    MESSAGE_BYTES_MAX,
+    VALUE_BYTES_MAX,
+    WORKER_POLL_INTERVAL_S,
+)
 from adapters.dynamodb.messages import DynamoMessages
 from adapters.dynamodb.peers import DynamoPeers
 from adapters.dynamodb.table import sleep
@@ -16,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from adapters.dynamodb.compaction import Keys
+    from adapters.dynamodb.ends import Waits
     from adapters.dynamodb.hold import Hold
     from adapters.dynamodb.items import Head
     from adapters.dynamodb.log import Fold
@@ -39,11 +46,14 @@ class DynamoDriver:
         on_published: called with what a commit publishes once that is written, and never for one that may not be.
     """
 
-    def __init__(self, connection: Connection, *, hold: Hold, fold: Fold, inbox: Inbox, keys: Keys) -> None:
+    def __init__(
+        self, connection: Connection, *, hold: Hold, fold: Fold, inbox: Inbox, keys: Keys, waits: Waits
+    ) -> None:
         self._clock = connection.clock
         self._hold = hold
         self._fold = fold
         self._inbox = inbox
+        self._waits = waits
         self.on_due: Callable[[Collection[str]], None] = _nobody
         self.on_published: Callable[[Sequence[Publication]], None] = _nobody
         self._committer = Committer(
@@ -52,6 +62,7 @@ class DynamoDriver:
             fold=fold,
             inbox=inbox,
             keys=keys,
+            waits=waits,
             on_due=self._tell_due,
             on_published=self._tell_published,
         )
@@ -81,6 +92,11 @@ class DynamoDriver:
     def value_bytes_max(self) -> int:
         """Largest user value, in bytes of CBOR."""
         return VALUE_BYTES_MAX
+
+    @property
+    def message_bytes_max(self) -> int:
+        """Largest body of a message, a reply or a publication: each is one item."""
+        return MESSAGE_BYTES_MAX
 
     @property
     def commit_bytes_max(self) -> int:
@@ -288,10 +304,11 @@ class DynamoDriver:
         await self._hold.park(self._inbox, due_at)
 
     @property
-    def has_wanted_message(self) -> bool:
-        """Whether a message is there for which the workflow was last waiting."""
+    def has_news(self) -> bool:
+        """Whether a message is there, or the end of a workflow was told, for which it was last waiting."""
         waiting = self._hold.head.waiting
-        return waiting is not None and self._inbox.has_any(waiting)
+        has_message = waiting is not None and self._inbox.has_any(waiting)
+        return has_message or not self._waits.stored.isdisjoint(self._inbox.told)
 
 
 def _nobody(_told: object) -> None:

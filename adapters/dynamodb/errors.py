@@ -34,6 +34,10 @@ class AnswerLostError(StoreUnavailableError):
     """The store kept failing, and at least one of the tries may have been applied."""
 
 
+class LogIncompleteError(StoreUnavailableError):
+    """Items of a log are missing, and did not appear while it was read again and again."""
+
+
 class ConditionFailedError(Exception):
     """A condition of a single write did not hold.
 

@@ -47,7 +47,7 @@ class Hold:
         self.lock = asyncio.Lock()
         self.has_fired = head.wake_at is not None and head.wake_at <= clock.now()
 
-    def turn(self, inbox: Inbox, ordinal: int) -> Turn:
+    def turn(self, inbox: Inbox, ordinal: int, waits: frozenset[str] = frozenset()) -> Turn:
         """Where this holder stands now."""
         return Turn(
             head=self.head,
@@ -56,6 +56,7 @@ class Hold:
             ordinal=ordinal,
             now=self._clock.now(),
             has_fired=self.has_fired,
+            waits=waits,
         )
 
     @property
@@ -78,7 +79,9 @@ class Hold:
         async with self.lock:
             self.check()
             if self.head.owner is not None:
-                due_at = None if self.head.state in ENDED else wake_at
+                # Whoever waits for an end has yet to be told of it.
+                after_end = self._clock.now() if self.head.waited else None
+                due_at = after_end if self.head.state in ENDED else wake_at
                 await self._change(replace(self.head, owner=None, lease_until=None, due_at=due_at))
 
     async def park(self, inbox: Inbox, due_at: int | None) -> None:

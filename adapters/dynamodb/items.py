@@ -32,7 +32,7 @@ MESSAGE_PREFIX = "MSG#"
 SNAPSHOT_PREFIX = "SNAP#"
 DEDUP_PREFIX = "DEDUP#"
 AWAIT_PREFIX = "AWAIT#"
-"""Before the ids of those who wait for a workflow's end. It sorts before HEAD, as DEDUP does, so that no load reads it."""
+"""Before the ids of those who wait for a workflow's end. As DEDUP it sorts before HEAD, so that no load reads it."""
 
 WAITS = "WAITS"
 """The workflows whose ends a workflow was waiting for when it last yielded."""

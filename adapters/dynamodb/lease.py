@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from adapters.dynamodb.compaction import Keys
 from adapters.dynamodb.driver import DynamoDriver
+from adapters.dynamodb.ends import Waits, tell_waiters
 from adapters.dynamodb.errors import ConditionFailedError
 from adapters.dynamodb.expressions import Change, Condition, number, text
 from adapters.dynamodb.hold import Hold
@@ -75,7 +76,12 @@ class NotDue(Struct, frozen=True):
 
 
 class Ended(Struct, frozen=True):
-    """It has ended and never runs again unless told to: drop the wake."""
+    """It has ended and never runs again unless told to: drop the wake.
+
+    ``told`` are workflows that waited for its end and are due now, because of this claim; to be woken.
+    """
+
+    told: tuple[str, ...] = ()
 
 
 class Purging(Struct, frozen=True):
@@ -234,8 +240,7 @@ async def _load_driver(connection: Connection, lease: Lease, head: Head) -> Dyna
         return None
     inbox = _inbox(head)
     inbox.look(
-        last_ticket=partition.last_ticket,
-        is_due=partition.inbox_is_due,
+        partition.counts,
         messages=partition.mail.messages,
         bare=partition.mail.bare,
         now=connection.clock.now(),
@@ -246,6 +251,7 @@ async def _load_driver(connection: Connection, lease: Lease, head: Head) -> Dyna
         fold=partition.fold(head),
         inbox=inbox,
         keys=Keys(live=partition.live_keys(head), stale=partition.stale_keys(head)),
+        waits=Waits(partition.waits),
     )
 
 
@@ -268,7 +274,8 @@ async def _read_whole(connection: Connection, head: Head) -> Partition | None:
 def _blind_driver(connection: Connection, lease: Lease, head: Head) -> DynamoDriver:
     """A driver that has read nothing but HEAD: it writes as any other, and knows no pairs and no messages."""
     hold = Hold(connection.table, connection.clock, head, lease)
-    return DynamoDriver(connection, hold=hold, fold=Fold(), inbox=_inbox(head), keys=Keys(live=[], stale=[]))
+    keys, waits = Keys(live=[], stale=[]), Waits()
+    return DynamoDriver(connection, hold=hold, fold=Fold(), inbox=_inbox(head), keys=keys, waits=waits)
 
 
 def _inbox(head: Head) -> Inbox:
@@ -322,7 +329,7 @@ async def _seize(connection: Connection, workflow_id: str, lease: Lease, conditi
 async def _run_or_park(driver: DynamoDriver, due_at: int | None) -> Claim:
     """A workflow that no alarm called: it runs if a message it waits for is there, else its lease is given back."""
     for _ in range(_LOOKS_MAX):
-        if driver.has_wanted_message:
+        if driver.has_news:
             return Claimed(driver)
         try:
             await driver.park(due_at=due_at)
@@ -341,11 +348,12 @@ async def _gone(table: Table, head: Head, now: int) -> Ended | Purging | Outlive
     if head.purging_at:
         return Purging()
     # An operator who holds it is about to let it go on; and whoever waits for its end is told first.
-    is_free = (head.owner is None or (head.lease_until or 0) <= now) and not head.waited
-    if is_free and head.prune_at is not None and head.prune_at <= now:
+    is_free = head.owner is None or (head.lease_until or 0) <= now
+    if is_free and not head.waited and head.prune_at is not None and head.prune_at <= now:
         return Outlived(is_whole=head.prune == PRUNE_ALL)
+    told = await tell_waiters(table, head, now) if head.waited and is_free else []
     await _tidy_up(table, head, now)
-    return Ended()
+    return Ended(tuple(told))
 
 
 async def _tidy_up(table: Table, head: Head, now: int) -> None:
@@ -359,7 +367,7 @@ async def _tidy_up(table: Table, head: Head, now: int) -> None:
     fences = {} if head.owner is None else {"epoch": 1}
     place = place_of(replace(head, due_at=None))
     gone = tuple(name for name in DUE_ATTRIBUTES if name not in place)
-    leave = Change(sets=place, removes=(*gone, "owner", "lease_until"), adds=fences)
+    leave = Change(sets=place, removes=(*gone, "owner", "lease_until", "waited"), adds=fences)
     is_closed = Condition("attribute_exists(#closed) AND attribute_exists(#due_at)")
     if head.due_at is not None:
         with suppress(ConditionFailedError):

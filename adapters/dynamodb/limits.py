@@ -40,11 +40,14 @@ is wanted. Design choice: ten workflows at once then stay under a third of the t
 COMMIT_BYTES_MAX = TRANSACTION_BYTES_MAX - 2 * TRANSACTION_RESERVE_BYTES
 """Bytes of keys and values that the engine puts into one commit: a transaction, less what the driver adds to it."""
 
-COMMIT_MESSAGES_MAX = TRANSACTION_ACTIONS_MAX - 2 - -(-TRANSACTION_BYTES_MAX // LOG_PART_BYTES)
-"""Messages that one commit may move: the actions of a transaction less HEAD, INBOX and the most parts of a log."""
+COMMIT_MESSAGES_MAX = TRANSACTION_ACTIONS_MAX - 3 - -(-TRANSACTION_BYTES_MAX // LOG_PART_BYTES)
+"""Messages that one commit may move: the actions of a transaction less HEAD, INBOX, WAITS and the most parts of a log.
+"""
 
 ID_BYTES_MAX = 255
 """UTF-8 bytes of a workflow id or a message id. Design choice, well under DynamoDB's 1,024 for a sort key."""
+
+RAY_ID_CHARACTERS_MAX = 128
 
 TYPE_BYTES_MAX = 255
 """UTF-8 bytes of a workflow type. Design choice: a type is part of index keys."""
@@ -75,6 +78,13 @@ START_TRIES_MAX = 5
 
 REPLANS_MAX = 5
 """How often a commit is planned anew whose surroundings changed since it was planned. Design choice."""
+
+WAITS_PER_TRANSACTION = 12
+"""Workflows of which one transaction notes that their ends are waited for. Design choice: each of them may be running,
+and whatever it writes at that moment makes the transaction be tried again."""
+
+TELL_AT_ONCE = 16
+"""Waiters that are told of an end at a time. Design choice."""
 
 LEASE_MS = 60_000
 """Default lease. Source: the design."""

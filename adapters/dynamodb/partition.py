@@ -14,12 +14,14 @@ from adapters.dynamodb.items import (
     LOG_PREFIX,
     MESSAGE_PREFIX,
     SNAPSHOT_PREFIX,
+    WAITS,
     decode_head,
     decode_message,
     integer,
 )
 from adapters.dynamodb.limits import INBOX_BYTES_MAX
 from adapters.dynamodb.schema import DUE_AT, PARTITION_KEY, SORT_KEY
+from adapters.dynamodb.tickets import Counts
 from engine.errors import CorruptHistoryError
 
 if TYPE_CHECKING:
@@ -50,14 +52,24 @@ def whole_query_of(workflow_id: str) -> dict[str, Any]:
     }
 
 
-def messages_query_of(workflow_id: str) -> dict[str, Any]:
-    """The arguments of a Query for a workflow's messages."""
+def items_query_of(workflow_id: str, prefix: str) -> dict[str, Any]:
+    """The arguments of a Query for those items of a workflow whose sort keys begin with ``prefix``."""
     return {
         "KeyConditionExpression": "#pk = :pk AND begins_with(#sk, :prefix)",
         "ExpressionAttributeNames": {"#pk": PARTITION_KEY, "#sk": SORT_KEY},
-        "ExpressionAttributeValues": {":pk": text(workflow_id), ":prefix": text(MESSAGE_PREFIX)},
+        "ExpressionAttributeValues": {":pk": text(workflow_id), ":prefix": text(prefix)},
         "ConsistentRead": True,
     }
+
+
+def counts_of(item: Item) -> Counts:
+    """What an INBOX item says."""
+    return Counts(
+        last_ticket=integer(item, "n"),
+        is_due=DUE_AT in item,
+        told_n=integer(item, "told_n"),
+        told=frozenset(item["told"]["SS"]) if "told" in item else frozenset(),
+    )
 
 
 class Mail:
@@ -90,17 +102,19 @@ class Partition:
 
     Attributes:
         head: the HEAD item as read, or None.
-        last_ticket: INBOX's counter; ``inbox_is_due`` says whether INBOX is in the index ``due``.
+        counts: what INBOX says.
         mail: the inbox.
+        waits: the workflows whose ends it was waiting for when it last yielded.
     """
 
-    __slots__ = ("_logs", "_snapshots", "head", "inbox_is_due", "last_ticket", "mail")
+    __slots__ = ("_logs", "_snapshots", "_waits_seq", "counts", "head", "mail", "waits")
 
     def __init__(self) -> None:
         self.head: Head | None = None
-        self.last_ticket = 0
-        self.inbox_is_due = False
+        self.counts = Counts()
         self.mail = Mail()
+        self.waits: frozenset[str] = frozenset()
+        self._waits_seq = 0
         # Sort key -> payload.
         self._logs: dict[str, bytes] = {}
         self._snapshots: dict[str, bytes] = {}
@@ -111,14 +125,16 @@ class Partition:
         if sort_key == HEAD:
             self.head = decode_head(item)
         elif sort_key == INBOX:
-            self.last_ticket = integer(item, "n")
-            self.inbox_is_due = DUE_AT in item
+            self.counts = counts_of(item)
         elif sort_key.startswith(LOG_PREFIX):
             self._logs[sort_key] = bytes(item["b"]["B"])
         elif sort_key.startswith(MESSAGE_PREFIX):
             self.mail.take(item)
         elif sort_key.startswith(SNAPSHOT_PREFIX):
             self._snapshots[sort_key] = bytes(item["b"]["B"])
+        elif sort_key == WAITS:
+            self.waits = frozenset(item["ids"]["SS"])
+            self._waits_seq = integer(item, "seq")
 
     def fold(self, head: Head) -> log.Fold:
         """The pairs as of ``head.seq``: its snapshot, and the commits after it.
@@ -137,10 +153,12 @@ class Partition:
         return folded
 
     def is_whole(self, head: Head) -> bool:
-        """Whether every LOG item that ``head`` stands on was read.
+        """Whether every LOG item that ``head`` stands on was read, and its WAITS.
 
         A Query is no snapshot: it may show a transaction's HEAD and not yet its LOG.
         """
+        if self._waits_seq != head.waits_seq:
+            return False
         found = sum(head.snapshot_seq < _seq_of(name) <= head.seq for name in self._logs)
         return found >= head.log_items - head.folded_items
 

@@ -5,19 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adapters.dynamodb import query
+from adapters.dynamodb.errors import LogIncompleteError
 from adapters.dynamodb.expressions import text
 from adapters.dynamodb.items import HEAD, check_id, check_tags, check_type, decode_head, key
 from adapters.dynamodb.limits import FIND_PAGE_ITEMS
 from adapters.dynamodb.schema import PARTITION_KEY, SORT_KEY
 from adapters.dynamodb.tags import has_tags, tag_partition
 from engine.driver import Peer
-from engine.errors import InvalidIdError, WorkflowNotFoundError
-from engine.lifecycle import ENDED
+from engine.errors import CorruptHistoryError, InvalidIdError, UnknownVersionError, WorkflowNotFoundError
+from engine.lifecycle import ENDED, WorkflowState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from adapters.dynamodb.table import Table
+
+
+UNREADABLE = (CorruptHistoryError, UnknownVersionError, LogIncompleteError)
+"""What reading a history raises that no further try would read."""
 
 
 class DynamoPeers:
@@ -45,6 +50,11 @@ class DynamoPeers:
             ending = await query.outcome(self._table, workflow_id)
         except WorkflowNotFoundError:
             return None
+        except UNREADABLE:
+            if head.state is not WorkflowState.FAILED:
+                raise
+            # It was set aside because of that.
+            return Peer(workflow_id=workflow_id, workflow_type=head.type, state=head.state)
         return Peer(
             workflow_id=workflow_id,
             workflow_type=head.type,

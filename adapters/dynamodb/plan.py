@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from adapters.alarms import schedule_ms
 from adapters.dynamodb import log
+from adapters.dynamodb.ends import note_actions
 from adapters.dynamodb.expressions import (
     Action,
     Change,
@@ -26,6 +27,7 @@ from adapters.dynamodb.items import (
     INBOX,
     PRUNE_ALL,
     PRUNE_HISTORY,
+    WAITS,
     Head,
     dedup_key,
     due,
@@ -78,6 +80,7 @@ class Turn(Struct, frozen=True, kw_only=True):
 
     ``ordinal`` counts this holder's tries to commit, since a commit that was refused may be followed by another one
     under the same epoch and number. ``now`` is milliseconds since the epoch. ``has_fired``: HEAD's alarm is over.
+    ``waits``: the workflows of its item WAITS.
     """
 
     head: Head
@@ -86,6 +89,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     ordinal: int
     now: int
     has_fired: bool = False
+    waits: frozenset[str] = frozenset()
 
 
 class Posted(Struct, frozen=True):
@@ -105,6 +109,8 @@ class Plan(Struct, frozen=True, kw_only=True):
         removed: tickets that leave the inbox.
         added: messages that come (back) into this workflow's own inbox.
         inbox_index: which action holds the inbox to what was last seen of it, or None.
+        waits: the workflows whose ends it waits for after this commit, as WAITS then says.
+        waits_at: which actions may be refused because one of these has ended, or is not there.
         place_at: which actions take or leave the place of a unique workflow.
         child_at: which actions may be refused because of which child, by its number.
     """
@@ -117,6 +123,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     removed: list[int]
     added: list[Message]
     inbox_index: int | None
+    waits: frozenset[str]
+    waits_at: range
     place_at: range
     child_at: dict[int, int]
 
@@ -159,7 +167,8 @@ def next_head(turn: Turn, commit: Commit) -> Head:
             after,
             owner=None,
             lease_until=None,
-            due_at=None,
+            # Until everybody who waits for its end has been told.
+            due_at=now if head.waited else None,
             wake_at=None,
             schedule_at=None,
             waiting=None,
@@ -209,7 +218,10 @@ def inbox_action(turn: Turn, after: Head, *, yields: bool, posts: bool) -> Actio
 
 def _seen(inbox: Inbox) -> Condition:
     given = {":last": number(inbox.last_ticket)}
-    return Condition("#n = :last" if inbox.last_ticket else "attribute_not_exists(#n) OR #n = :last", given)
+    as_seen = "#n = :last" if inbox.last_ticket else "(attribute_not_exists(#n) OR #n = :last)"
+    if inbox.told_n:
+        return Condition(f"{as_seen} AND #told_n = :told_n", {**given, ":told_n": number(inbox.told_n)})
+    return Condition(f"{as_seen} AND attribute_not_exists(#told_n)", given)
 
 
 def _inbox_change(turn: Turn, after: Head, *, yields: bool, posts: bool) -> Change | None:
@@ -223,18 +235,28 @@ def _inbox_change(turn: Turn, after: Head, *, yields: bool, posts: bool) -> Chan
 
 
 def _inbox_after_yield(turn: Turn, after: Head, *, posts: bool) -> Change | None:
+    known = ("told",) if turn.inbox.told else ()
     if posts:
-        return Change(sets=due(after.workflow_id, turn.now))
+        return Change(sets=due(after.workflow_id, turn.now), removes=known)
     if turn.inbox.account.is_outstanding:
-        return Change(sets=due(after.workflow_id, turn.now + OUTSTANDING_LOOK_MS))
-    if turn.inbox.is_due:
-        return Change(removes=DUE_ATTRIBUTES)
+        return Change(sets=due(after.workflow_id, turn.now + OUTSTANDING_LOOK_MS), removes=known)
     # A yield that found no inbox makes one, for the price of the check: the first sender then need not look at HEAD.
-    return None if turn.inbox.last_ticket else Change(sets={"n": number(0)})
+    made = {} if turn.inbox.last_ticket else {"n": number(0)}
+    if turn.inbox.is_due or known:
+        return Change(sets=made, removes=(*DUE_ATTRIBUTES, *known))
+    return Change(sets=made) if made else None
 
 
-def plan_commit(turn: Turn, commit: Commit, posted: Sequence[Posted], beginnings: Sequence[Beginning] = ()) -> Plan:
+def plan_commit(
+    turn: Turn,
+    commit: Commit,
+    posted: Sequence[Posted],
+    beginnings: Sequence[Beginning] = (),
+    notes: Sequence[str] = (),
+) -> Plan:
     """The transaction for ``commit``, whose outgoing messages have become ``posted`` and its children ``beginnings``.
+
+    ``notes`` are the workflows with which it leaves a note that their ends are waited for.
 
     Raises:
         CommitTooLarge: it is beyond what one transaction can hold; nothing was written.
@@ -244,9 +266,10 @@ def plan_commit(turn: Turn, commit: Commit, posted: Sequence[Posted], beginnings
     record = log.record_of(commit)
     parts = [] if record.is_empty else log.cut(log.encode(record))
     log_keys = [log_key(after.seq, part) for part in range(len(parts))]
-    after = replace(after, log_items=after.log_items + len(log_keys))
+    waits, waits_seq = _waits_after(turn, after, commit)
+    after = replace(after, log_items=after.log_items + len(log_keys), waits_seq=waits_seq)
     removed, added = _moves(head.workflow_id, commit, turn.inbox, posted)
-    actions = [update_action(key(head.workflow_id, HEAD), head_change(head, after), is_mine(head))]
+    actions = [update_action(key(head.workflow_id, HEAD), head_change(head, after), _fence(head, after))]
     posts = any(post.workflow_id == head.workflow_id for post in posted)
     on_inbox = inbox_action(turn, after, yields=commit.yields, posts=posts)
     if on_inbox is not None:
@@ -258,6 +281,10 @@ def plan_commit(turn: Turn, commit: Commit, posted: Sequence[Posted], beginnings
     actions += [put_action(encode_message(post.workflow_id, post.message)) for post in posted]
     actions += [_reply_action(head.workflow_id, reply, turn.now) for reply in commit.replies]
     actions += [put_action(tail_item(head.workflow_id, publication)) for publication in commit.published]
+    actions += _waits_actions(head, after, waits)
+    guarded, rest = note_actions(head.workflow_id, notes)
+    waits_at = range(len(actions), len(actions) + len(guarded))
+    actions += [*guarded, *rest]
     places, tags = found_actions(head, after)
     place_at = range(len(actions), len(actions) + len(places))
     actions += [*places, *tags]
@@ -275,11 +302,46 @@ def plan_commit(turn: Turn, commit: Commit, posted: Sequence[Posted], beginnings
         removed=removed,
         added=added,
         inbox_index=None if on_inbox is None else 1,
+        waits=waits,
+        waits_at=waits_at,
         place_at=place_at,
         child_at=child_at,
     )
     check_size(plan, commit, beginnings)
     return plan
+
+
+def _fence(head: Head, after: Head) -> Condition:
+    """An end is conditioned on who waits for it too: whoever comes before it has to be told."""
+    mine = is_mine(head)
+    if head.state in ENDED or after.state not in ENDED:
+        return mine
+    if head.waited:
+        values = {**mine.values, ":waited": number(head.waited)}
+        return Condition(f"{mine.expression} AND #waited = :waited", values)
+    return Condition(f"{mine.expression} AND attribute_not_exists(#waited)", mine.values)
+
+
+def _waits_after(turn: Turn, after: Head, commit: Commit) -> tuple[frozenset[str], int]:
+    """What WAITS says after a commit, and which commit wrote that: 0 where there is no such item."""
+    if after.state in ENDED:
+        # Who has ended is not told of any end. Going on, it begins anew.
+        return frozenset(), 0
+    if not commit.yields:
+        return turn.waits, turn.head.waits_seq
+    awaited = frozenset(commit.awaited)
+    if not awaited:
+        return awaited, 0
+    return awaited, turn.head.waits_seq if awaited == turn.waits else after.seq
+
+
+def _waits_actions(head: Head, after: Head, waits: frozenset[str]) -> list[Action]:
+    if after.waits_seq == head.waits_seq:
+        return []
+    waits_key = key(head.workflow_id, WAITS)
+    if not after.waits_seq:
+        return [delete_action(waits_key)]
+    return [put_action({**waits_key, "ids": {"SS": sorted(waits)}, "seq": number(after.waits_seq)})]
 
 
 def _reply_action(workflow_id: str, reply: Reply, now: int) -> Action:
@@ -302,6 +364,8 @@ def check_size(plan: Plan, commit: Commit, beginnings: Sequence[Beginning]) -> N
     bodies = {f"the message {message.id!r}": len(message.body) for message in messages}
     bodies |= {f"the reply to {reply.message_id!r}": len(reply.body) for reply in commit.replies}
     bodies |= {f"the publication {one.name!r} {one.id!r}": len(one.body) for one in commit.published}
+    if commit.awaited:
+        bodies["the list of awaited workflows"] = sum(len(one.encode()) for one in commit.awaited)
     children = {f"the child {beginning.head.workflow_id!r}": beginning.size for beginning in beginnings}
     total = plan.record_bytes + sum(bodies.values()) + sum(children.values())
     bytes_max = TRANSACTION_BYTES_MAX - TRANSACTION_RESERVE_BYTES

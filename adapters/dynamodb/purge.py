@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from adapters.dynamodb.ends import tell_waiters
 from adapters.dynamodb.errors import ConditionFailedError, TransactionRefusedError
 from adapters.dynamodb.expressions import (
     Change,
@@ -51,9 +52,14 @@ _BATCH_BYTES = TRANSACTION_BYTES_MAX - TRANSACTION_RESERVE_BYTES
 
 
 class Purge(Struct, frozen=True):
-    """How far a purge has come: ``again_at`` is when to go on (milliseconds since the epoch), None when all is gone."""
+    """How far a purge has come.
+
+    ``again_at`` is when to go on (milliseconds since the epoch), None when all is gone; ``told`` are workflows that
+    waited for its end and are due now, because of this call; to be woken.
+    """
 
     again_at: int | None = None
+    told: tuple[str, ...] = ()
 
 
 async def purge(connection: Connection, workflow_id: str, *, until: int | None, is_outlived: bool = False) -> Purge:
@@ -73,15 +79,17 @@ async def purge(connection: Connection, workflow_id: str, *, until: int | None, 
     head = await _mark(connection, workflow_id, _outlived(connection.clock.now()) if is_outlived else _HAS_ENDED)
     if head.is_unique and head.state is WorkflowState.FAILED:
         await _leave_place(connection, head)
+    # Before their notes go with everything else.
+    told = tuple(await tell_waiters(connection.table, head, connection.clock.now()) if head.waited else ())
     async for batch in _batches(connection, workflow_id):
         await _delete(connection, head, batch)
         if until is not None and connection.clock.now() >= until:
-            return Purge(connection.clock.now())
+            return Purge(connection.clock.now(), told)
     last_word_at = (head.ended_at or head.updated_at) + OUTSTANDING_MAX_MS
     if connection.clock.now() < last_word_at:
-        return Purge(last_word_at)
+        return Purge(last_word_at, told)
     await _delete_head(connection, head)
-    return Purge()
+    return Purge(None, told)
 
 
 def _outlived(now: int) -> Condition:

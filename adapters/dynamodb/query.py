@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from adapters.dynamodb.errors import LogIncompleteError
 from adapters.dynamodb.expressions import number, text
 from adapters.dynamodb.items import (
     ACTIVE,
@@ -26,7 +27,7 @@ from adapters.dynamodb.items import (
 )
 from adapters.dynamodb.reading import read_partition
 from adapters.dynamodb.schema import DUE_AT, DUE_INDEX, DUE_SHARD, LIST_AT, LIST_INDEX, LIST_TYPE, PARTITION_KEY
-from engine.errors import InvalidIdError, StoreUnavailableError, WorkflowNotFoundError
+from engine.errors import InvalidIdError, WorkflowNotFoundError
 from engine.keys import ERROR_KEY, OUTPUT_KEY
 from engine.lifecycle import WorkflowState
 
@@ -131,7 +132,7 @@ async def read_history(table: Table, workflow_id: str) -> tuple[Head, Fold]:
         is_same = stored is not None and decode_head(stored).snapshot_seq == partition.head.snapshot_seq
         if is_same and partition.is_whole(partition.head):
             return partition.head, partition.fold(partition.head)
-    raise StoreUnavailableError(f"the log of {workflow_id!r} was not whole any time it was read")
+    raise LogIncompleteError(f"the log of {workflow_id!r} was not whole any time it was read")
 
 
 async def outcome(table: Table, workflow_id: str) -> Outcome:
@@ -157,8 +158,7 @@ async def list_workflows(
         for partition in list_types(known)
         for group in groups
     ]
-    # One that ends just now may be found in two groups.
-    found = sorted({place for places in await asyncio.gather(*queries) for place in places}, reverse=True)
+    found = sorted((place for places in await asyncio.gather(*queries) for place in places), reverse=True)
     page = found[:limit]
     stored = [decode_head(item) for item in await table.batch_get([key(place[1], HEAD) for place in page])]
     heads = [head for head in stored if not head.purging_at]

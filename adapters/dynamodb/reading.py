@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from adapters.dynamodb.items import INBOX, decode_message, integer, key, message_key
-from adapters.dynamodb.partition import Mail, Partition, messages_query_of, query_of
-from adapters.dynamodb.schema import DUE_AT
+from adapters.dynamodb.items import INBOX, MESSAGE_PREFIX, decode_message, key, message_key
+from adapters.dynamodb.partition import Mail, Partition, counts_of, items_query_of, query_of
 
 if TYPE_CHECKING:
     from adapters.dynamodb.table import Table
@@ -27,15 +26,9 @@ async def look_at_inbox(table: Table, inbox: Inbox, workflow_id: str, now: int) 
     # INBOX first: a ticket given after this read changes what a yield is conditioned on, so no message slips through.
     item = await table.get(key(workflow_id, INBOX)) or {}
     mail = Mail()
-    async for found in table.query(messages_query_of(workflow_id)):
+    async for found in table.query(items_query_of(workflow_id, MESSAGE_PREFIX)):
         mail.take(found)
-    inbox.look(
-        last_ticket=integer(item, "n"),
-        is_due=DUE_AT in item,
-        messages=mail.messages,
-        bare=mail.bare,
-        now=now,
-    )
+    inbox.look(counts_of(item), messages=mail.messages, bare=mail.bare, now=now)
 
 
 async def read_message(table: Table, workflow_id: str, ticket: int) -> Message | None:

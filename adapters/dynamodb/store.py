@@ -17,7 +17,7 @@ from adapters.dynamodb.table import Client, Connection, Meter, Table
 from adapters.dynamodb.tail import Tail, Told, read_tail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from adapters.dynamodb.driver import DynamoDriver
     from engine.commit import Pruning
@@ -55,6 +55,10 @@ __all__ = [
 
 def _keep(_type: str) -> None:
     """Nothing is forgotten."""
+
+
+def _tell_nobody(_workflow_ids: Collection[str]) -> None:
+    """Who is due is found by the sweeper."""
 
 
 class Store:
@@ -221,19 +225,27 @@ class Store:
         await control.wake(self._connection, workflow_id)
 
     async def cancel(
-        self, workflow_id: str, *, rollback: bool = False, pruning_of: Callable[[str], Pruning | None] = _keep
+        self,
+        workflow_id: str,
+        *,
+        rollback: bool = False,
+        pruning_of: Callable[[str], Pruning | None] = _keep,
+        on_due: Callable[[Collection[str]], None] = _tell_nobody,
     ) -> bool:
         """End a workflow as cancelled; a running holder is fenced at its next commit.
 
-        ``pruning_of`` a type is what is to be forgotten of what ends here. With ``rollback`` what it has done is undone
-        first, by its next run, which is due at once. The answer is whether a schedule is left to be cleared.
+        ``pruning_of`` a type is what is to be forgotten of what ends here; ``on_due`` is called with the ids of
+        workflows that waited for its end and are due now. With ``rollback`` what it has done is undone first, by its
+        next run, which is due at once. The answer is whether a schedule is left to be cleared.
 
         Raises:
             WorkflowNotFoundError: there is no such workflow.
             WorkflowEndedError: it has completed or failed.
         """
         if not rollback:
-            return await control.cancel(self._connection, self._claims, workflow_id, pruning_of)
+            return await control.cancel(
+                self._connection, self._claims, workflow_id, pruning_of=pruning_of, on_due=on_due
+            )
         await control.cancel_with_rollback(self._connection, self._claims, workflow_id)
         return False
 

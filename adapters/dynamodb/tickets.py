@@ -54,22 +54,53 @@ def settle(account: Account, last_ticket: int, seen: Iterable[int], now: int) ->
     return Account(done=done, gap_n=last_ticket, gap_at=now)
 
 
+class Counts(Struct, frozen=True, kw_only=True):
+    """What INBOX says.
+
+    Attributes:
+        last_ticket: the last ticket given.
+        is_due: whether it is in the index ``due``.
+        told_n: how often the workflow was told of an end.
+        told: of whose, since its holder last wrote that it knows.
+    """
+
+    last_ticket: int = 0
+    is_due: bool = False
+    told_n: int = 0
+    told: frozenset[str] = frozenset()
+
+
 class Inbox:
     """One workflow's inbox as of the last look at it, and what its holder has done to it since.
 
     Attributes:
         last_ticket: the last ticket given then; a yield is conditioned on it.
         is_due: whether it was in the index ``due``.
+        told_n: how often it had been told of the end of a workflow; a yield is conditioned on that too.
+        told: the workflows whose ends it had been told of.
         account: how far tickets are accounted for, judged by that look.
         bare: tickets of messages whose bodies are not here, but only stored.
     """
 
-    __slots__ = ("_by_id", "_by_ticket", "_gone", "_kept", "account", "bare", "is_due", "last_ticket")
+    __slots__ = (
+        "_by_id",
+        "_by_ticket",
+        "_gone",
+        "_kept",
+        "account",
+        "bare",
+        "is_due",
+        "last_ticket",
+        "told",
+        "told_n",
+    )
 
     def __init__(self, account: Account) -> None:
         self.account = account
         self.last_ticket = 0
         self.is_due = False
+        self.told_n = 0
+        self.told: frozenset[str] = frozenset()
         self.bare: set[int] = set()
         # In the order of tickets, and what each id stands for: taking a message must not mean looking at all of them.
         self._by_ticket: dict[int, Message] = {}
@@ -79,22 +110,16 @@ class Inbox:
         self._gone: set[int] = set()
         self._kept: dict[int, Message] = {}
 
-    def look(
-        self,
-        *,
-        last_ticket: int,
-        is_due: bool,
-        messages: Sequence[Message],
-        bare: Iterable[int] = (),
-        now: int,
-    ) -> None:
+    def look(self, counts: Counts, *, messages: Sequence[Message], bare: Iterable[int] = (), now: int) -> None:
         """Take in a look at the stored inbox; the INBOX item has to be read before the messages."""
-        self.last_ticket = last_ticket
-        self.is_due = is_due
+        self.last_ticket = counts.last_ticket
+        self.is_due = counts.is_due
+        self.told_n = counts.told_n
+        self.told = counts.told
         found = {message.ticket: message for message in messages if message.ticket not in self._gone}
         self._take_in(found | self._kept)
         self.bare = set(bare) - self._kept.keys()
-        self.account = settle(self.account, last_ticket, self._by_ticket.keys() | self._gone, now)
+        self.account = settle(self.account, counts.last_ticket, self._by_ticket.keys() | self._gone, now)
 
     def _take_in(self, by_ticket: dict[int, Message]) -> None:
         self._by_ticket = dict(sorted(by_ticket.items()))

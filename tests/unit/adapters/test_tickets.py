@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.dynamodb.limits import OUTSTANDING_MAX_MS
-from adapters.dynamodb.tickets import Account, Inbox, settle
+from adapters.dynamodb.tickets import Account, Counts, Inbox, settle
 from engine.entry import Message
 
 
@@ -17,7 +17,7 @@ def message(ticket: int, name: str = "go", size: int = 1, message_id: str | None
 def inbox(*messages: Message, last_ticket: int | None = None) -> Inbox:
     made = Inbox(Account())
     last = max((found.ticket for found in messages), default=0) if last_ticket is None else last_ticket
-    made.look(last_ticket=last, is_due=True, messages=messages, now=0)
+    made.look(Counts(last_ticket=last, is_due=True), messages=messages, now=0)
     return made
 
 
@@ -73,7 +73,7 @@ def test_no_ticket_is_given_up_within_a_minute_of_its_first_miss(looks: list[tup
 def test_what_was_consumed_in_this_run_is_not_missed() -> None:
     made = inbox(message(1), message(2), message(3))
     made.apply(removed=[2], added=[])
-    made.look(last_ticket=3, is_due=True, messages=[message(1), message(3)], now=1)
+    made.look(Counts(last_ticket=3, is_due=True), messages=[message(1), message(3)], now=1)
     assert not made.account.is_outstanding
 
 
@@ -112,7 +112,7 @@ def test_an_own_message_behind_unseen_ones_waits_for_the_next_look() -> None:
     made.took_ticket(3)
     made.apply(removed=[], added=[message(3)])
     assert [found.ticket for found in made.receive((), 9)] == [1]
-    made.look(last_ticket=3, is_due=True, messages=[message(1), message(2), message(3)], now=1)
+    made.look(Counts(last_ticket=3, is_due=True), messages=[message(1), message(2), message(3)], now=1)
     assert [found.ticket for found in made.receive((), 9)] == [1, 2, 3]
     assert not made.account.is_outstanding
 
@@ -120,14 +120,14 @@ def test_an_own_message_behind_unseen_ones_waits_for_the_next_look() -> None:
 def test_a_look_that_a_commit_has_overtaken_changes_nothing_of_it() -> None:
     made = inbox(message(1), message(2))
     made.apply(removed=[1], added=[])
-    made.look(last_ticket=2, is_due=True, messages=[message(1), message(2)], now=1)
+    made.look(Counts(last_ticket=2, is_due=True), messages=[message(1), message(2)], now=1)
     assert [found.ticket for found in made.receive((), 9)] == [2]
     made.apply(removed=[], added=[message(1)])
-    made.look(last_ticket=2, is_due=True, messages=[message(2)], now=1)
+    made.look(Counts(last_ticket=2, is_due=True), messages=[message(2)], now=1)
     assert [found.ticket for found in made.receive((), 9)] == [1, 2]
     assert made.tickets_of(["m1"]) == [1]
     made.apply(removed=[1, 2], added=[])
-    made.look(last_ticket=2, is_due=True, messages=[], now=1)
+    made.look(Counts(last_ticket=2, is_due=True), messages=[], now=1)
     assert made.receive((), 9) == []
 
 
@@ -146,7 +146,7 @@ def test_taking_messages_one_by_one_does_not_look_at_all_the_others_each_time() 
 
 def test_a_message_without_its_body_here_keeps_its_place_until_it_is_taken() -> None:
     full = inbox(message(1))
-    full.look(last_ticket=3, is_due=True, messages=[message(1), message(2), message(3)], bare=[2, 3], now=1)
+    full.look(Counts(last_ticket=3, is_due=True), messages=[message(1), message(2), message(3)], bare=[2, 3], now=1)
     assert [found.ticket for found in full.receive([], 9)] == [1, 2, 3]
     full.apply(removed=[2], added=[])
     assert full.bare == {3}
