@@ -158,7 +158,8 @@ async def list_workflows(
         for partition in list_types(known)
         for group in groups
     ]
-    found = sorted((place for places in await asyncio.gather(*queries) for place in places), reverse=True)
+    # One that ends just now may be found in two groups.
+    found = sorted({place for places in await asyncio.gather(*queries) for place in places}, reverse=True)
     page = found[:limit]
     stored = [decode_head(item) for item in await table.batch_get([key(place[1], HEAD) for place in page])]
     heads = [head for head in stored if not head.purging_at]
