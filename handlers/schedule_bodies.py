@@ -141,8 +141,10 @@ def zone_name(schedule: Schedule) -> str:
 
 def described(name: str, found: Description, schedule: Schedule, now_ms: int) -> dict[str, Any]:
     """What is known of a schedule."""
+    # One whose time zone this build does not know is told of, too.
+    schedule = schedule.checked()
     spec = schedule.spec
-    zone = zone_of(zone_name(schedule))
+    zone = _zone(schedule)
     ahead = [] if schedule.is_paused or found.ended_at is not None else _ahead(schedule, now_ms)
     return {
         "name": name,
@@ -164,6 +166,13 @@ def described(name: str, found: Description, schedule: Schedule, now_ms: int) ->
         "created_at": instant(found.created_at),
         "workflow_id": found.workflow_id,
     }
+
+
+def _zone(schedule: Schedule) -> tzinfo:
+    try:
+        return zone_of(zone_name(schedule))
+    except InvalidScheduleError:
+        return UTC
 
 
 def _ahead(schedule: Schedule, now_ms: int) -> list[int]:

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 UTC_NAME = "UTC"
 
-INTERVAL_MIN_S = 1
-"""Least seconds between two occurrences of an interval. Source: near alarms are SQS delays, which are whole seconds."""
+INTERVAL_MIN_S = 2
+"""Least seconds between two occurrences of an interval. Source: waits of less than a second are spent in memory, so
+that a schedule of each second would keep a function busy for ever."""
 
 INTERVAL_MAX_S = 10 * 366 * 86400
 """Most seconds between them (ten years). Design choice: what is longer is a mistake of units."""

@@ -76,8 +76,8 @@ async def _turn(ctx: Context, state: Schedule) -> Continue[Schedule] | Break[dic
         obey(turn, told.name, told.body, now_ms)
     turn.decide()
     state = turn.schedule
-    for start in turn.starts:
-        state = await _start(ctx, state, start, now_ms)
+    for number, start in enumerate(turn.starts):
+        state = await _start(ctx, f"start-{number}", state, start)
     return Continue(state)
 
 
@@ -123,7 +123,7 @@ async def _hear(ctx: Context, timeout: float | None = None) -> Woken:
 
 async def _see_end(ctx: Context, run_id: str) -> None:
     try:
-        await ctx.output(run_id)
+        await ctx.output(run_id, name="end")
     except (CallerError, CriticalError, RollbackError) as error:
         # That it failed, or is gone, is an end too.
         ctx.log.info("a run has failed", extra={"run_id": run_id, "error": type(error).__name__})
@@ -132,14 +132,14 @@ async def _see_end(ctx: Context, run_id: str) -> None:
 # --- starting -----------------------------------------------------------------------------------------------------
 
 
-async def _start(ctx: Context, state: Schedule, start: Start, now_ms: int) -> Schedule:
+async def _start(ctx: Context, operation: str, state: Schedule, start: Start) -> Schedule:
     """Start one run; where that is refused, it is told of, and the schedule goes on."""
     spec = state.spec
     name = schedule_name(ctx.workflow_id)
     tags = {**spec.tags, "schedule": name, "scheduled_at": instant_text(start.at_ms)}
-    occurrence = Occurrence(at_ms=start.at_ms, decided_ms=now_ms, fate=Fate.STARTED, run_id=start.run_id)
+    occurrence = Occurrence(at_ms=start.at_ms, decided_ms=state.decided_ms, fate=Fate.STARTED, run_id=start.run_id)
     try:
-        await ctx.dispatch(spec.type, decode(spec.input), id=start.run_id, tags=tags)
+        await ctx.dispatch(spec.type, decode(spec.input), name=operation, id=start.run_id, tags=tags)
     except (CallerError, CriticalError, TypeError, ValueError) as error:
         # Nothing that is wrong with one run may end the schedule.
         reason = f"{type(error).__name__}: {error}"[: limits.NOTE_CHARACTERS_MAX]

@@ -291,7 +291,17 @@ def test_a_cold_start_imports_nothing_that_it_does_not_need() -> None:
         ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
         return set(ran.stdout.split())
 
-    heavy = {"aws_lambda_powertools", "boto3", "pydantic", "fastapi", "opentelemetry", "examples", "infra", "moto"}
+    heavy = {
+        "aws_lambda_powertools",
+        "boto3",
+        "pydantic",
+        "fastapi",
+        "opentelemetry",
+        "examples",
+        "infra",
+        "moto",
+        "cronsim",
+    }
     web = {"starlette", "mangum", "anyio"}
     for module in ("worker", "sweeper", "resume"):
         assert imported(f"handlers.{module}") & (heavy | web) == set()

@@ -284,7 +284,7 @@ def test_what_is_no_interval_is_refused(text: str) -> None:
         parse_interval(text)
 
 
-@pytest.mark.parametrize("seconds", [0, 10**12])
+@pytest.mark.parametrize("seconds", [-5, 0, 1, 10**12])
 def test_an_interval_has_bounds(seconds: int) -> None:
     with pytest.raises(InvalidScheduleError, match="not possible"):
         Every(interval_s=seconds).check()

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from engine import values
+from engine import inspect, values
 from engine.errors import StoreUnavailableError
 from engine.lifecycle import WorkflowState
 from engine.schedules import limits
 from engine.schedules.identity import instant_text, run_id, schedule_id, scheduled_at
-from engine.schedules.record import Fate, Overlap, Spec
+from engine.schedules.record import Fate, Overlap, Schedule, Spec
 from engine.schedules.timing import At, Cron, Every, upcoming
 from tests.unit.schedules.world import FAILING, REPORT, ScheduleWorld, ms
 
@@ -334,6 +334,50 @@ async def test_nothing_that_it_is_told_ends_it(name: str, body: Any) -> None:
     world.tell("update", values.decode(values.encode(spec(Every(interval_s=60)))))
     await world.until("2026-01-01T00:02:00Z")
     assert world.runs[-1] == "2026-01-01T00:02:00Z"
+
+
+async def test_a_time_zone_that_a_build_does_not_know_pauses_the_schedule_until_it_is_given_another() -> None:
+    world = ScheduleWorld("2026-01-01T00:00:00Z")
+    world.create(spec(Cron(expression="* * * * *", zone="Nowhere/Known")))
+    await world.until("2026-01-01T00:05:00Z")
+    assert world.world.state(schedule_id("daily")) is WorkflowState.SLEEPING
+    world.tell("trigger")
+    await world.until("2026-01-01T00:05:30Z")
+    assert world.status.is_paused
+    assert "Nowhere/Known" in (world.status.problem or "")
+    world.tell("update", values.decode(values.encode(spec(MINUTELY))))
+    world.tell("resume")
+    await world.until("2026-01-01T00:07:00Z")
+    assert world.runs[1:] == ["2026-01-01T00:06:00Z", "2026-01-01T00:07:00Z"]
+
+
+# --- deploys ------------------------------------------------------------------------------------------------------
+
+
+async def test_the_names_in_its_history_are_those_that_deployed_schedules_have() -> None:
+    world = ScheduleWorld("2026-01-01T00:00:00Z", work_s=150)
+    world.create(spec(MINUTELY, overlap=Overlap.QUEUE))
+    world.tell("trigger")
+    hour = {"from_ms": ms("2025-12-31T00:00:00Z"), "until_ms": ms("2025-12-31T01:00:00Z"), "overlap": "allow"}
+    world.tell("backfill", hour)
+    await world.until("2026-01-01T00:10:00Z")
+    driver = world.world.drivers[schedule_id("daily")]
+    names = inspect.describe((bytes.fromhex(key), bytes.fromhex(value)) for key, value in driver.dump()).names
+    # To take one away or to give it another meaning needs ctx.get_version: schedules live for years.
+    assert set(names.values()) == {
+        *("turns", "look", "wait", "told", "due", "next", "ended", "end"),
+        *("messages:deadline", "messages:count", "messages:0", "messages:1"),
+        *(f"start-{number}" for number in range(limits.STARTS_A_TURN)),
+    }
+
+
+def test_a_state_of_an_older_and_of_a_newer_build_is_read() -> None:
+    state = Schedule.begun(spec(Every(interval_s=60)), ms("2026-01-01T00:00:00Z"))
+    plain = values.decode(values.encode(state))
+    for name in plain.keys() - {"spec", "after_ms"}:
+        older = {key: value for key, value in plain.items() if key != name}
+        assert values.decode(values.encode(older), Schedule) == state
+    assert values.decode(values.encode({**plain, "something": "new"}), Schedule) == state
 
 
 async def test_an_occurrence_whose_id_is_taken_by_something_else_has_failed() -> None:
