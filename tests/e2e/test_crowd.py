@@ -38,7 +38,7 @@ def crowd(frail: Make, frail_stack: LocalStack) -> dict[str, Probe]:
     spoil(ill["corrupt"])
     ill["corrupt"].send("word", "end")
     well = {f"well-{number}": frail("sleeping", f"well-{number}").started(sleeps=8) for number in range(HEALTHY)}
-    until(lambda: ill["exploding"].known()["wake_at"], 15, "it has committed its step")
+    until(lambda: ill["exploding"].told("run ended"), 30, "it has committed its step")
     ill["devouring"].started()
     everybody = {**ill, **well}
     until(lambda: sweep(frail_stack) and all(map(_has_ended, everybody.values())), ENDED_WITHIN_S, "all end")

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from tests.e2e.probe import Probe
     from tests.e2e.wire import Call, Held, Wire
 
-FOUND_WITHIN_S = 30
+SOON_S = 30
+"""Seconds that anything here may take: a lease, some patience of the sweeper, and a busy machine."""
 
 FENCED = "#epoch = :epoch AND #seq = :seq"
 """What a commit says and a start does not."""
@@ -36,7 +37,7 @@ def of(probe: Probe, operation: str, also: str = "") -> Callable[[Call], bool]:
 
 def kill_holder_of(held: Held, probe: Probe) -> None:
     """End the process that waits for a held call, and only then let the wire break."""
-    until(lambda: held.is_here, 20, f"the call of {probe.id} is on the wire")
+    until(lambda: held.is_here, SOON_S, f"the call of {probe.id} is on the wire")
     _, _, pid = probe.marks()[-1]
     assert pid in probe.stack.worker_pids()
     os.kill(pid, signal.SIGKILL)
@@ -59,7 +60,7 @@ def dead(frail: Make, wire: Wire, frail_stack: LocalStack) -> dict[str, Probe]:
         kill_holder_of(held, found[moment])
     asleep = found["after its yield"].known()
     assert (asleep["state"], asleep["is_running"], asleep["deaths"]) == ("sleeping", False, 0)
-    until(lambda: sweep(frail_stack) and all(map(has_ended, found.values())), FOUND_WITHIN_S, "all end")
+    until(lambda: sweep(frail_stack) and all(map(has_ended, found.values())), SOON_S, "all end")
     return found
 
 
@@ -87,18 +88,18 @@ def test_sqs_takes_no_message_for_a_while(frail: Make, frail_stack: LocalStack, 
     alarmed = frail("resting", "alarmed without SQS")
     with wire.cut(of(alarmed, "SendMessage", "alarm_at")):
         alarmed.started(sleep_s=1)
-        until(lambda: alarmed.told("alarm not armed"), 15, "the alarm is refused")
+        until(lambda: sweep(frail_stack) and alarmed.told("alarm not armed"), SOON_S, "the alarm is refused")
         with wire.cut(lambda call: call.service == "sqs"):
             # Nobody outside notices: what is stored is acknowledged.
             started = frail("resting", "started without SQS").started(sleep_s=1)
             assert told.send("word", "end", key="once").status == 202
             assert told.send("word", "end", key="once").json()["duplicate"]
             # Long enough that all are overdue, and that a sweep has tried and failed.
-            swept = until(lambda: overdue(frail_stack, 3), FOUND_WITHIN_S, "all are overdue")
+            swept = until(lambda: overdue(frail_stack, 3), SOON_S, "all are overdue")
             assert swept["woken"] == 0
             assert (alarmed.counts(), started.counts(), told.counts()) == ({"before": 1}, {}, {})
     everybody = [alarmed, started, told]
-    until(lambda: sweep(frail_stack) and all(map(has_ended, everybody)), FOUND_WITHIN_S, "all end")
+    until(lambda: sweep(frail_stack) and all(map(has_ended, everybody)), SOON_S, "all end")
     assert {probe.known()["state"] for probe in everybody} == {"completed"}
     assert {probe.known()["deaths"] for probe in everybody} == {0}
     assert alarmed.counts() == started.counts() == {"before": 1, "after": 1}
@@ -120,7 +121,7 @@ def test_scheduler_is_away(frail: Make, frail_stack: LocalStack, wire: Wire) -> 
     with wire.cut(lambda call: call.service == "scheduler"):
         for probe in (far, given_up):
             probe.started(sleep_s=7200)
-            until(lambda probe=probe: probe.told("alarm not armed"), 15, "the alarm is refused")  # type: ignore[misc]
+            until(lambda probe=probe: probe.told("alarm not armed"), SOON_S, "the alarm is refused")  # type: ignore[misc]
         told = far.known()
         assert (told["state"], told["is_running"], told["deaths"]) == ("sleeping", False, 0)
         assert given_up.call("POST", "/cancel").json()["state"] == "cancelled"
@@ -135,10 +136,10 @@ def test_scheduler_is_away(frail: Make, frail_stack: LocalStack, wire: Wire) -> 
         UpdateExpression="SET due_at = :past",
         ExpressionAttributeValues={":past": {"N": "1"}},
     )
-    until(lambda: sweep(frail_stack) and count() == 1, FOUND_WITHIN_S, "it is armed")
+    until(lambda: sweep(frail_stack) and count() == 1, SOON_S, "it is armed")
     assert far.known()["wake_at"] == told["wake_at"]
     assert far.call("POST", "/cancel").status == 200
-    until(lambda: count() == 0, 10, "its schedule is cleared")
+    until(lambda: count() == 0, SOON_S, "its schedule is cleared")
 
 
 def flood(stack: LocalStack, probes: Iterable[Probe], copies: int) -> None:
