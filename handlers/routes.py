@@ -82,6 +82,8 @@ ROUTES: tuple[Route, ...] = (
             Parameter("wait", "query", "number", "Seconds to wait for one, 20 at most."),
         ),
         answers={200: "Published"},
+        # A name with a line break matches no address.
+        problems=(problems.NO_SUCH_ROUTE,),
     ),
     Route(
         method="POST",
