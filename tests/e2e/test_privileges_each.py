@@ -12,9 +12,10 @@ import pytest
 
 from infra.place import TEMPLATE
 from tests.e2e.conftest import physical_id
-from tests.e2e.exercises import ASKED_BY_AWS, ASKED_BY_LAMBDA, EXERCISES, Grant, Hand, grants
+from tests.e2e.exercises import ASKED_BY_AWS, ASKED_BY_LAMBDA, EXERCISES, FAR, Grant, Hand, grants
 from tests.e2e.probe import sweep, until
 from tests.e2e.wire import Refusal
+from tests.tidy.template import read_template
 
 if TYPE_CHECKING:
     from infra.local_stack import LocalStack
@@ -38,6 +39,18 @@ def test_lambda_asks_for_what_its_own_policy_has(guarded: Guarded) -> None:
     allowed = {action for statement in document["Statement"] for action in statement["Action"]}
     # The template makes the log group itself.
     assert {action for _, _, action in ASKED_BY_LAMBDA} == allowed - {"logs:CreateLogGroup"}
+
+
+def test_aws_is_told_to_act_as_the_roles_that_may(guarded: Guarded) -> None:
+    stack, group = guarded.stack, guarded.stack.outputs["ScheduleGroupName"]
+    Hand(stack, guarded.wire, "in our name").started("patient", start_at=FAR)
+    schedules = stack.client("scheduler")
+    [name, *_] = [schedule["Name"] for schedule in schedules.list_schedules(GroupName=group)["Schedules"]]
+    target = schedules.get_schedule(GroupName=group, Name=name)["Target"]
+    assert (target["Arn"], target["RoleArn"]) == (stack.outputs["QueueArn"], stack.outputs["ScheduleRoleArn"])
+    # What becomes of events that fail is nothing that the local AWS deploys.
+    resume = read_template(TEMPLATE.read_text())["Resources"]["Resume"]["Properties"]["EventInvokeConfig"]
+    assert resume["DestinationConfig"]["OnFailure"] == {"Type": "SQS", "Destination": "DeadLetterQueue.Arn"}
 
 
 class Withheld:
