@@ -37,7 +37,7 @@ class ActivityContext(Struct, frozen=True, kw_only=True):
     """What an activity may know of itself.
 
     Attributes:
-        workflow_id: the workflow that it works for.
+        workflow_id: the workflow that it works for; ``ray_id`` is that one's.
         activity_name: its name.
         attempt: which attempt this is, from 1.
         idempotency_key: the same for every attempt, in every process: hand it to the services that it calls.
@@ -53,11 +53,13 @@ class ActivityContext(Struct, frozen=True, kw_only=True):
     idempotency_key: str
     abort_signal: AbortSignal
     state: dict[str, Any] = {}
+    ray_id: str = ""
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
-        """The logger ``torpor.activity``; its records have ``workflow_id``, ``activity`` and ``attempt``."""
+        """The logger ``torpor.activity``; its records have ``workflow_id``, ``ray_id``, ``activity``, ``attempt``."""
         fields = {"workflow_id": self.workflow_id, "activity": self.activity_name, "attempt": self.attempt}
+        fields |= {"ray_id": self.ray_id} if self.ray_id else {}
         return logging.LoggerAdapter(_LOGGER, fields)
 
 
@@ -113,6 +115,7 @@ async def _in_step(name: str, fn: Callable[..., Awaitable[Any]], *args: Any) -> 
         idempotency_key=step.idempotency_key,
         abort_signal=step.abort_signal,
         state=draft.content,
+        ray_id=attempt.turn.ray_id,
     )
     return await fn(context, *args)
 

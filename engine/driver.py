@@ -90,12 +90,14 @@ class EngineDriver(Protocol):
             ``message_driver`` and the alarm one after the other, as the reference engine does.
         worker_poll_interval: seconds; a sleep shorter than this is waited for in memory.
         value_bytes_max: the largest user value, in bytes of CBOR.
+        message_bytes_max: optional; the largest body of a message, a reply or a publication, where that is less.
         wakes_early: optional; alarms may come up to ``worker_poll_interval`` early, so whatever is due within that,
             a retry or a message's deadline too, is waited for in memory.
         commit_bytes_max: optional; bytes that one commit may carry. What is more goes in several, each sound by itself.
         commit_messages_max: optional; messages that one commit may move, where a reply counts twice.
         deaths: how many runs died since the last commit; 0 where unknown.
         started_at: when the workflow was started, integer milliseconds; None where the driver does not know.
+        ray_id: optional; what the workflow, all that it starts and all that it sends have in common in logs.
         peers: optional; the other workflows of its store. Where it is missing, no other workflow can be started.
         is_inbox_fresh: optional; whether the inbox has just been read, so that a run begins without a refresh.
         message_driver: the inbox.

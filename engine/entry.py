@@ -175,6 +175,7 @@ class Message(Struct, frozen=True, kw_only=True, gc=False):
     """A message in an inbox.
 
     ``body`` is CBOR. ``ticket`` is its place in the order of acceptance, as the driver gave it (0 where not yet given).
+    ``ray_id`` is that of whoever sent it; empty where nobody said.
     """
 
     id: str
@@ -182,3 +183,4 @@ class Message(Struct, frozen=True, kw_only=True, gc=False):
     body: bytes
     sent_at: int
     ticket: int = 0
+    ray_id: str = ""

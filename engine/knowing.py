@@ -29,6 +29,14 @@ class Knowing(Operating):
         return self._scope.turn.workflow_id
 
     @property
+    def ray_id(self) -> str:
+        """What this workflow, who started it and whatever it starts and sends have in common, in logs and messages.
+
+        Empty in a test that gave none.
+        """
+        return self._scope.turn.ray_id
+
+    @property
     def abort_signal(self) -> AbortSignal:
         """Set when this run must stop, or when another branch of the race that this context lies in has won."""
         return self._scope.abort

@@ -38,7 +38,7 @@ class Neighbours(Protocol):
     def find(self, workflow_type: str, tags: Mapping[str, str], limit: int) -> list[str]:
         """As ``Peers.find``."""
 
-    def accept(self, commit: Commit) -> None:
+    def accept(self, commit: Commit, ray_id: str) -> None:
         """Take what a commit has for others, all of it, or raise and take nothing."""
 
 
@@ -111,6 +111,7 @@ class MemoryDriver:
         latency_s: float = 0.0,
         on_call: CallHook | None = None,
         neighbours: Neighbours | None = None,
+        ray_id: str = "",
     ) -> None:
         self.atomic_batch = atomic
         self.worker_poll_interval = worker_poll_interval
@@ -120,6 +121,7 @@ class MemoryDriver:
         self.started_at: int | None = None
         self.latency_s = latency_s
         self.on_call = on_call
+        self.ray_id = ray_id
         self._neighbours = neighbours
         self.peers = None if neighbours is None else MemoryPeers(self.call, neighbours)
         self.awaited: tuple[str, ...] = ()
@@ -269,7 +271,7 @@ class MemoryDriver:
             for workflow_id in commit.awaited:
                 if (peer := self._neighbours.peek(workflow_id)) is None or peer.state in ENDED:
                     raise InboxMovedError(f"{workflow_id!r} has ended")
-            self._neighbours.accept(commit)
+            self._neighbours.accept(commit, self.ray_id)
         elif (target := next(filter(None, (one.workflow_id for one in commit.outgoing)), None)) is not None:
             raise not_found(target)
         if commit.yields:

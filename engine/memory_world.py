@@ -96,6 +96,7 @@ class MemoryWorld:
         *,
         tags: Mapping[str, str] | None = None,
         unique: bool = False,
+        ray_id: str = "",
     ) -> str:
         """Start a workflow; ``drive`` runs it. One that is there in its place already is left as it is; its id."""
         start = Child(
@@ -111,7 +112,7 @@ class MemoryWorld:
             return refused.existing or workflow_id
         self._add(
             _Member(fn=fn, given=input, start=start),
-            MemoryDriver(clock=self.clock, neighbours=self, on_call=self.on_call),
+            MemoryDriver(clock=self.clock, neighbours=self, on_call=self.on_call, ray_id=ray_id),
         )
         return workflow_id
 
@@ -185,8 +186,8 @@ class MemoryWorld:
         )
         return sorted(found)[:limit]
 
-    def accept(self, commit: Commit) -> None:
-        """Take what a commit has for others, all of it, or raise and take nothing.
+    def accept(self, commit: Commit, ray_id: str) -> None:
+        """Take what a commit of a workflow with this ``ray_id`` has for others, all of it, or raise and take nothing.
 
         Raises:
             WorkflowNotFoundError, WorkflowEndedError: a message has nobody to go to.
@@ -201,7 +202,8 @@ class MemoryWorld:
         self._deliver(posts)
         for member in members:
             stored = [(INPUT_KEY.hex(), member.start.workflow_input.hex())]
-            driver = MemoryDriver.load(stored, clock=self.clock, neighbours=self, on_call=self.on_call)
+            options = {"clock": self.clock, "neighbours": self, "on_call": self.on_call, "ray_id": ray_id}
+            driver = MemoryDriver.load(stored, **options)
             self._add(member, driver)
 
     def _code_of(self, workflow_type: str) -> Workflow[Any]:

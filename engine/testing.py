@@ -49,6 +49,7 @@ def activity_context(
     attempt: int = 1,
     idempotency_key: str = "test",
     state: dict[str, Any] | None = None,
+    ray_id: str = "",
 ) -> ActivityContext:
     """What an activity gets as its first argument, for a test that calls it directly; its abort signal is not set.
 
@@ -61,4 +62,5 @@ def activity_context(
         idempotency_key=idempotency_key,
         abort_signal=AbortEvent(),
         state={} if state is None else state,
+        ray_id=ray_id,
     )

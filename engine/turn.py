@@ -125,6 +125,12 @@ class Turn:
         self.flusher = flusher or Flusher(storage, driver, clock, hooks, driver.deaths)
         self.flusher.on_failure = self.evict
 
+    @property
+    def ray_id(self) -> str:
+        """What the workflow has in common with whoever started it; empty where the driver does not know."""
+        ray_id: str = getattr(self.driver, "ray_id", "")
+        return ray_id
+
     # --- may I go on? ---------------------------------------------------------------------------------------------
 
     def check(self) -> None:

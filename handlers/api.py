@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route as Address
 
 from engine.errors import ControlFlow, OperatorError
-from handlers import bodies, bootstrap, openapi, problems
+from handlers import bodies, bootstrap, logs, openapi, problems, rays
 from handlers.calls import Answer, Call
 from handlers.operations import Ports
 from handlers.problems import METHOD_NOT_ALLOWED, NO_SUCH_ROUTE, Problem
@@ -22,7 +22,7 @@ from handlers.routes import ROUTES
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import Message, Receive, Scope, Send
 
     from engine.driver import Clock
     from handlers.bootstrap import Wiring
@@ -155,8 +155,16 @@ class ApiFunction:
         return self._mangum(event, context)
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request_id = rays.request_id_of(scope)
+
+        async def send_with_id(message: Message) -> None:
+            if message["type"] == "http.response.start" and request_id:
+                message["headers"] = [*message["headers"], (rays.REQUEST_ID.encode(), request_id.encode())]
+            await send(message)
+
         try:
-            await self._served(scope, receive, send)
+            with logs.about(request_id=request_id):
+                await self._served(scope, receive, send_with_id)
         finally:
             await self._wiring.process.settle()
 

@@ -46,4 +46,5 @@ def _told(message: Told) -> dict[str, Any]:
         "body": decode(message.body),
         "sent_at": instant(message.sent_at),
         "workflow_id": message.workflow_id,
+        "ray_id": message.ray_id or None,
     }

@@ -41,6 +41,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
             },
             input={"description": "Any value."},
             tags=_TAGS,
+            ray_id={**_TEXT, "description": "As the header X-Ray-Id."},
             start_at={**_INSTANT, "description": "Not before this instant."},
         ),
         "additionalProperties": False,
@@ -49,8 +50,10 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         **_object(entry_id={**_TEXT, "description": "The step to run again; from the beginning where it is left out."}),
         "additionalProperties": False,
     },
-    "Started": _object(["id", "type", "created"], id=_TEXT, type=_TEXT, created={"type": "boolean"}),
-    "Workflow": _object(["id", "type", "state"], id=_TEXT, type=_TEXT, state=_STATE, tags=_TAGS, created_at=_INSTANT),
+    "Started": _object(["id", "type", "created"], id=_TEXT, type=_TEXT, ray_id=_TEXT, created={"type": "boolean"}),
+    "Workflow": _object(
+        ["id", "type", "state"], id=_TEXT, type=_TEXT, state=_STATE, tags=_TAGS, ray_id=_TEXT, created_at=_INSTANT
+    ),
     "WorkflowPage": _object(
         ["workflows", "cursor"],
         workflows={"type": "array", "items": _WORKFLOW},

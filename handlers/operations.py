@@ -19,6 +19,7 @@ from handlers import bodies
 from handlers.application import ApplicationBrokenError
 from handlers.calls import Answer, instant, instant_ms, members, text, texts, wait_for
 from handlers.problems import INVALID_PARAMETER, Problem
+from handlers.rays import ray_id_of
 
 if TYPE_CHECKING:
     from adapters.alarms import Alarms
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-START_MEMBERS = frozenset({"id", "input", "tags", "start_at"})
+START_MEMBERS = frozenset({"id", "input", "ray_id", "tags", "start_at"})
 REPLAY_MEMBERS = frozenset({"entry_id"})
 
 PURGE_MARGIN_MS = 10_000
@@ -97,13 +98,17 @@ async def start(ports: Ports, call: Call) -> Answer:
         tags=texts(body.get("tags"), "tags"),
         start_at=start_at,
     )
+        ray_id=ray_id_of(call.headers, ports.ids, text(body.get("ray_id"), "ray_id")),
     if start_at is None or start_at <= ports.clock.now():
+    if started.created:
+        about = {"workflow_id": started.workflow_id, "type": workflow_type, "ray_id": started.ray_id}
+        logger.info("workflow started", extra=about)
         await hint(ports, started.workflow_id)
     else:
         await _arm(ports, started.workflow_id, start_at)
     return Answer(
         status=201 if started.created else 200,
-        value={"id": started.workflow_id, "type": workflow_type, "created": started.created},
+        value={"id": started.workflow_id, "type": workflow_type, "ray_id": started.ray_id, "created": started.created},
         headers={"location": f"/workflows/{quote(started.workflow_id, safe='')}"},
     )
 
@@ -141,6 +146,7 @@ async def send(ports: Ports, call: Call) -> Answer:
         message_id=message_id,
         sent_at=ports.clock.now(),
     )
+        ray_id=ray_id_of(call.headers, ports.ids),
     await hint(ports, call.path["id"])
     reply = accepted.reply
     # A message sent again has its reply already, if there is one: only who waits need look.
@@ -278,6 +284,7 @@ def _described(found: Description) -> dict[str, Any]:
         "state": str(found.state),
         "tags": found.tags,
         "created_at": instant(found.created_at),
+        "ray_id": found.ray_id or None,
         "updated_at": instant(found.updated_at),
         "ended_at": instant(found.ended_at),
         "prune_at": instant(found.prune_at),

@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from adapters.dynamodb.items import check_id
+from adapters.dynamodb.rays import is_ray_id
 from engine.errors import CallerError, InvalidIdError
 from engine.values import encode
 from handlers import bootstrap
@@ -124,6 +125,7 @@ async def _post(
             body=encode(detail.get("body")),
             message_id=message_id,
             sent_at=clock.now(),
+            ray_id=detail["ray_id"] if is_ray_id(detail.get("ray_id")) else "",
         )
     except CallerError as error:
         reason = {"workflow_id": workflow_id, "message_id": message_id, "error": type(error).__name__}

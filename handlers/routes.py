@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from handlers import listening, operations, problems, schedules
+from handlers import listening, operations, problems, rays, schedules
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -54,6 +54,10 @@ KEY = Parameter(
     "Idempotency-Key", "header", "string", "A name of your own for this call: repeated, it has its effect once."
 )
 
+RAY = Parameter(
+    rays.RAY_ID, "header", "string", "What this call and all that comes of it have in common in logs; made up else."
+)
+
 _BODY_PROBLEMS = (problems.BODY_TOO_LARGE, problems.UNSUPPORTED_MEDIA_TYPE)
 _TOLD_PROBLEMS = (problems.WORKFLOW_NOT_FOUND, problems.WORKFLOW_ENDED, *_BODY_PROBLEMS)
 _SPEC_PROBLEMS = (problems.INVALID_SCHEDULE, problems.UNKNOWN_TYPE, problems.APPLICATION_BROKEN)
@@ -89,7 +93,7 @@ ROUTES: tuple[Route, ...] = (
         method="POST",
         path="/workflows/{id}/messages/{name}",
         act=operations.send,
-        parameters=(KEY, Parameter("id", "query", "string", "The same as Idempotency-Key."), WAIT),
+        parameters=(KEY, Parameter("id", "query", "string", "The same as Idempotency-Key."), WAIT, RAY),
         body="Value",
         answers={200: "Reply", 202: "Accepted"},
         problems=(problems.WORKFLOW_NOT_FOUND, problems.WORKFLOW_ENDED, *_BODY_PROBLEMS),
@@ -151,7 +155,7 @@ ROUTES: tuple[Route, ...] = (
         method="POST",
         path="/workflows/{id_or_type}",
         act=operations.start,
-        parameters=(KEY,),
+        parameters=(KEY, RAY),
         body="Start",
         answers={200: "Started", 201: "Started"},
         problems=(problems.UNKNOWN_TYPE, problems.START_CONFLICT, *_BODY_PROBLEMS),

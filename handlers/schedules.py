@@ -17,6 +17,7 @@ from engine.values import encode, input_type
 from handlers import operations
 from handlers.calls import Answer, members, text
 from handlers.problems import INVALID_PARAMETER, Problem
+from handlers.rays import ray_id_of
 from handlers.schedule_bodies import (
     FILLING_MEMBERS,
     SPEC_MEMBERS,
@@ -47,7 +48,13 @@ async def create(ports: Ports, call: Call) -> Answer:
         spec = _spec(ports, call, body)
         tags = {"schedule": name}
         # Whoever creates the same one at the same moment is answered below, by what is there.
-        started = await ports.store.start(workflow_id=workflow_id, type=SCHEDULE_TYPE, input=encode(spec), tags=tags)
+        started = await ports.store.start(
+            workflow_id=workflow_id,
+            type=SCHEDULE_TYPE,
+            input=encode(spec),
+            tags=tags,
+            ray_id=ray_id_of(call.headers, ports.ids),
+        )
         await operations.hint(ports, workflow_id)
         found, schedule = await _read(ports, name)
         return Answer(

@@ -31,7 +31,7 @@ from engine.keys import ERROR_KEY, STATE_KEY
 from engine.lifecycle import ENDED, WorkflowState
 from engine.limits import DEATHS_MAX
 from engine.values import StoredError, encode_error
-from handlers import failures
+from handlers import failures, logs
 from handlers.application import ApplicationBrokenError
 from handlers.forgetting import forget
 from handlers.publishing import Publisher
@@ -137,9 +137,11 @@ async def take_turn(
         return Outcome.FAULT
     match claim:
         case Claimed(driver):
-            return await Turn(ports, limits, invocation, driver).take()
+            with logs.about(ray_id=driver.ray_id):
+                return await Turn(ports, limits, invocation, driver).take()
         case Unreadable(driver, reason):
-            return await Turn(ports, limits, invocation, driver).refuse(reason)
+            with logs.about(ray_id=driver.ray_id):
+                return await Turn(ports, limits, invocation, driver).refuse(reason)
         case Purging() | Outlived():
             until = invocation.deadline_ms - limits.evict_margin_ms
             await forget(ports.store, ports.alarms, workflow_id, claim, until=until)
@@ -180,7 +182,8 @@ class Turn:
         self._began_at = ports.clock.now()
         self._seq = driver.head.seq
         self._error: BaseException | None = None
-        self._publisher = Publisher(ports.bus, ports.clock, workflow_id=self._workflow_id, workflow_type=driver.type)
+        publisher = {"workflow_id": self._workflow_id, "workflow_type": driver.type, "ray_id": driver.ray_id}
+        self._publisher = Publisher(ports.bus, ports.clock, **publisher)
         driver.on_published = self._publisher.publish
 
     async def take(self) -> Outcome:

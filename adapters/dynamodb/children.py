@@ -34,7 +34,7 @@ class Births:
         self.beginnings: list[Beginning] = []
         before = [parent]
         for child in children:
-            beginning = _begin(child, connection.clock.now())
+            beginning = _begin(child, connection.clock.now(), parent.ray_id)
             _refuse_second(beginning, before)
             self.beginnings.append(beginning)
             before.append(beginning.head)
@@ -61,7 +61,7 @@ class Births:
             self.beginnings[number] = past(beginning, obstacle)
 
 
-def _begin(child: Child, now: int) -> Beginning:
+def _begin(child: Child, now: int, ray_id: str) -> Beginning:
     try:
         return begin(
             workflow_id=child.workflow_id,
@@ -71,6 +71,7 @@ def _begin(child: Child, now: int) -> Beginning:
             now=now,
             is_unique=child.unique,
             may_replace=child.replace_failed,
+            ray_id=ray_id,
         )
     except CallerError as error:
         raise _refusal(child.workflow_id, str(error)) from error

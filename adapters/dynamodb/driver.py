@@ -139,6 +139,11 @@ class DynamoDriver:
         return self._hold.head.type
 
     @property
+    def ray_id(self) -> str:
+        """What the workflow, all that it starts and all that it sends have in common."""
+        return self._hold.head.ray_id
+
+    @property
     def tags(self) -> dict[str, str]:
         """The workflow's tags."""
         return self._hold.head.tags

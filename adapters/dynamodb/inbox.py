@@ -23,6 +23,7 @@ from adapters.dynamodb.items import (
     message_key,
 )
 from adapters.dynamodb.limits import DEDUP_TTL_S, MESSAGE_BYTES_MAX, SEND_SLOW_MS, SORT_KEY_BYTES_MAX
+from adapters.dynamodb.rays import check_ray_id
 from adapters.dynamodb.schema import TTL
 from engine.entry import Message
 from engine.errors import StoreUnavailableError, ValueTooLargeError, WorkflowEndedError, WorkflowNotFoundError
@@ -120,8 +121,9 @@ async def send(
     body: bytes,
     message_id: str | None = None,
     sent_at: int | None = None,
+    ray_id: str = "",
 ) -> Accepted:
-    """Put a message into a workflow's inbox; ``body`` is CBOR.
+    """Put a message into a workflow's inbox; ``body`` is CBOR, ``ray_id`` its sender's, empty where unknown.
 
     Acknowledged, it will be consumed once, or stay in the inbox. With a ``message_id`` sending again counts once.
 
@@ -133,6 +135,8 @@ async def send(
     if message_id is not None:
         check_id(message_id, "message id", _MESSAGE_ID_BYTES_MAX)
     check_id(name, "message name", NAME_BYTES_MAX)
+    if ray_id:
+        check_ray_id(ray_id)
     if len(body) > MESSAGE_BYTES_MAX:
         raise ValueTooLargeError(f"the message {name!r} has {len(body)} bytes; {MESSAGE_BYTES_MAX} is the most")
     table, clock = connection.table, connection.clock
@@ -148,6 +152,7 @@ async def send(
         body=body,
         sent_at=began_at if sent_at is None else sent_at,
         ticket=ticket,
+        ray_id=ray_id,
     )
     if message_id is None:
         accepted = await _put(table, workflow_id, message)

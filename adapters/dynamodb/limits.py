@@ -48,6 +48,7 @@ ID_BYTES_MAX = 255
 """UTF-8 bytes of a workflow id or a message id. Design choice, well under DynamoDB's 1,024 for a sort key."""
 
 RAY_ID_CHARACTERS_MAX = 128
+"""Characters of a ray id. Design choice: longer than any tracing system's, and little beside the rest of HEAD."""
 
 TYPE_BYTES_MAX = 255
 """UTF-8 bytes of a workflow type. Design choice: a type is part of index keys."""

@@ -280,7 +280,7 @@ def plan_commit(
     actions += [put_action(encode_message(head.workflow_id, message)) for message in commit.returned]
     actions += [put_action(encode_message(post.workflow_id, post.message)) for post in posted]
     actions += [_reply_action(head.workflow_id, reply, turn.now) for reply in commit.replies]
-    actions += [put_action(tail_item(head.workflow_id, publication)) for publication in commit.published]
+    actions += [put_action(tail_item(head, publication)) for publication in commit.published]
     actions += _waits_actions(head, after, waits)
     guarded, rest = note_actions(head.workflow_id, notes)
     waits_at = range(len(actions), len(actions) + len(guarded))

@@ -42,7 +42,8 @@ _READS_MAX = 5
 class Description(Struct, frozen=True, kw_only=True):
     """What HEAD says of a workflow; times are milliseconds since the epoch.
 
-    ``prune_at`` is when its history, or all of it, is to be forgotten, ``pruned_at`` when the history was.
+    ``ray_id`` is what it has in common with who started it; empty where that is unknown. ``prune_at`` is when its
+    history, or all of it, is to be forgotten, ``pruned_at`` when the history was.
     ``waiting_for`` are the message names waited for, ``()`` for any and None for none; ``is_running`` says that
     somebody holds the lease, and it has not run out.
     """
@@ -60,6 +61,7 @@ class Description(Struct, frozen=True, kw_only=True):
     deaths: int
     seq: int
     is_running: bool
+    ray_id: str
     prune_at: int | None
     pruned_at: int | None
 
@@ -103,6 +105,7 @@ def describe_head(head: Head, now: int) -> Description:
         seq=head.seq,
         # Who died has left its name behind.
         is_running=head.owner is not None and (head.lease_until or 0) > now,
+        ray_id=head.ray_id,
         prune_at=head.prune_at,
         pruned_at=head.pruned_at,
     )

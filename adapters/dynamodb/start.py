@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 
 
 class Started(Struct, frozen=True, kw_only=True):
-    """A workflow is there; ``created`` says whether this call started it."""
+    """A workflow is there; ``created`` says whether this call started it, and ``ray_id`` is that of the one there."""
 
     workflow_id: str
     created: bool
+    ray_id: str
 
 
 class Existing(Struct, frozen=True):
@@ -70,8 +71,11 @@ class Starts:
         start_at: int | None,
         is_unique: bool,
         may_replace: bool,
+        ray_id: str,
     ) -> Started:
         """Start a workflow, due at once or at ``start_at`` (milliseconds since the epoch); the input is CBOR.
+
+        One that is given no ``ray_id`` gets a new one.
 
         Raises:
             StartConflictError: the id is taken by another type or input, or is being purged.
@@ -86,6 +90,7 @@ class Starts:
             start_at=start_at,
             is_unique=is_unique,
             may_replace=may_replace,
+            ray_id=ray_id or self._connection.ids.new(),
         )
         await know(self._connection, workflow_type)
         return await self._write(beginning)
@@ -100,7 +105,8 @@ class Starts:
                 was_ambiguous = was_ambiguous or refused.is_ambiguous
                 obstacle = await look_at_obstacle(table, beginning)
             else:
-                return Started(workflow_id=beginning.head.workflow_id, created=True)
+                head = beginning.head
+                return Started(workflow_id=head.workflow_id, created=True, ray_id=head.ray_id)
             if isinstance(obstacle, Existing):
                 return _as_started(beginning, obstacle.head, was_ambiguous=was_ambiguous)
             beginning = past(beginning, obstacle)
@@ -111,7 +117,7 @@ def _as_started(beginning: Beginning, existing: Head, *, was_ambiguous: bool) ->
     new = beginning.head
     # Only a try of ours whose answer was lost can have been refused by itself.
     is_ours = was_ambiguous and (existing.workflow_id, existing.created_at) == (new.workflow_id, new.created_at)
-    return Started(workflow_id=existing.workflow_id, created=is_ours)
+    return Started(workflow_id=existing.workflow_id, created=is_ours, ray_id=existing.ray_id)
 
 
 async def look_at_obstacle(table: Table, beginning: Beginning) -> Obstacle:

@@ -99,12 +99,13 @@ class Store:
         start_at: int | None = None,
         unique: bool = False,
         replace_failed: bool = False,
+        ray_id: str = "",
     ) -> Started:
         """Start a workflow, due at once or at ``start_at`` (milliseconds since the epoch); ``input`` is CBOR.
 
         The same id, type and input again changes nothing and says so. So does a ``unique`` start while another unique
         one of the same type, with exactly these tags, has neither completed nor been cancelled: the answer is that one.
-        With ``replace_failed`` one that has failed does not count.
+        With ``replace_failed`` one that has failed does not count. What is given no ``ray_id`` gets a new one.
 
         Raises:
             StartConflictError: the id is taken by another type or input.
@@ -118,6 +119,7 @@ class Store:
             start_at=start_at,
             is_unique=unique,
             may_replace=replace_failed,
+            ray_id=ray_id,
         )
 
     async def claim(self, workflow_id: str, *, lease_ms: int = LEASE_MS, deadline_ms: int | None = None) -> Claim:
@@ -136,14 +138,17 @@ class Store:
         body: bytes,
         message_id: str | None = None,
         sent_at: int | None = None,
+        ray_id: str = "",
     ) -> Accepted:
         """Put a message (CBOR ``body``) into a workflow's inbox; the same ``message_id`` again counts once.
+
+        ``ray_id`` is its sender's, where that is known.
 
         Raises:
             WorkflowNotFoundError, WorkflowEndedError, ValueTooLargeError: nothing was written.
         """
         return await inbox.send(
-            self._connection, workflow_id, name=name, body=body, message_id=message_id, sent_at=sent_at
+            self._connection, workflow_id, name=name, body=body, message_id=message_id, sent_at=sent_at, ray_id=ray_id
         )
 
     async def reply_of(self, workflow_id: str, message_id: str) -> bytes | None:

@@ -31,6 +31,7 @@ from engine.limits import U32_MAX
 from engine.location import EVERYTHING, check_publication
 
 if TYPE_CHECKING:
+    from adapters.dynamodb.items import Head
     from adapters.dynamodb.table import Table
     from engine.commit import Publication
 
@@ -49,7 +50,7 @@ class Told(Struct, frozen=True, kw_only=True):
         id: unique to it; ``name`` and ``topic`` are what it was published as.
         body: CBOR.
         sent_at: integer milliseconds since the epoch, by the sender's clock.
-        workflow_id: who published it.
+        workflow_id: who published it; ``ray_id`` is that one's, empty where it has none.
     """
 
     id: str
@@ -58,6 +59,7 @@ class Told(Struct, frozen=True, kw_only=True):
     body: bytes
     sent_at: int
     workflow_id: str
+    ray_id: str = ""
 
 
 class Tail(Struct, frozen=True, kw_only=True):
@@ -74,14 +76,15 @@ class Tail(Struct, frozen=True, kw_only=True):
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def tail_item(workflow_id: str, publication: Publication) -> Item:
-    """The item of what ``workflow_id`` publishes."""
+def tail_item(publisher: Head, publication: Publication) -> Item:
+    """The item of what the workflow with this HEAD publishes."""
     return {
         PARTITION_KEY: text(_partition(publication.name, shard_of(publication.topic, TAIL_SHARDS))),
         SORT_KEY: text(f"{publication.sent_at:015d}#{publication.id}"),
         "topic": text(publication.topic),
         "body": binary(publication.body),
-        "workflow": text(workflow_id),
+        "workflow": text(publisher.workflow_id),
+        **({"ray_id": text(publisher.ray_id)} if publisher.ray_id else {}),
         TTL: number(publication.sent_at // 1000 + TAIL_TTL_S),
     }
 
@@ -99,6 +102,7 @@ def _told(name: str, item: Item) -> Told:
         body=bytes(item["body"]["B"]),
         sent_at=int(sent_at),
         workflow_id=item["workflow"]["S"],
+        ray_id=item["ray_id"]["S"] if "ray_id" in item else "",
     )
 
 

@@ -65,7 +65,15 @@ async def test_the_item_rides_in_the_commits_transaction(place: Place) -> None:
     assert {item["ttl"]["N"] for item in tail_items} == {str(now // 1000 + TAIL_TTL_S)}
     assert told == ["id-0001", "id-0002"]
     assert (await tail(place)).messages == [
-        Told(id=one.id, name="progress", topic=one.topic, body=one.body, sent_at=one.sent_at, workflow_id="w")
+        Told(
+            id=one.id,
+            name="progress",
+            topic=one.topic,
+            body=one.body,
+            sent_at=one.sent_at,
+            workflow_id="w",
+            ray_id=driver.ray_id,
+        )
         for one in published
     ]
 

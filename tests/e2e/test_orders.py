@@ -23,7 +23,8 @@ def start(make: Make, workflow_id: str, **differing: Any) -> Any:
     body = json.dumps({"id": workflow_id, "input": {**ORDER, **differing}}).encode()
     reply = order.stack.api.request("POST", "/workflows/order", body=body)
     assert reply.status == 201, reply.body
-    assert reply.json() == {"id": workflow_id, "type": "order", "created": True}
+    started = reply.json()
+    assert started == {"id": workflow_id, "type": "order", "ray_id": started["ray_id"], "created": True}
     return order
 
 
