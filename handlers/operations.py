@@ -20,6 +20,7 @@ from handlers.application import ApplicationBrokenError
 from handlers.calls import Answer, instant, instant_ms, members, text, texts, wait_for
 from handlers.problems import INVALID_PARAMETER, Problem
 from handlers.rays import ray_id_of
+from handlers.waking import wake_all
 
 if TYPE_CHECKING:
     from adapters.alarms import Alarms
@@ -309,7 +310,12 @@ async def wake(ports: Ports, call: Call) -> Answer:
 async def cancel(ports: Ports, call: Call) -> Answer:
     """Cancel a workflow; whoever runs it is stopped at its next commit. Cancelling twice is no error."""
     rollback = call.flag("rollback")
-    if await ports.store.cancel(call.path["id"], rollback=rollback, pruning_of=ports.pruning_of):
+    told: list[str] = []
+    is_scheduled = await ports.store.cancel(
+        call.path["id"], rollback=rollback, pruning_of=ports.pruning_of, on_due=told.extend
+    )
+    await wake_all(ports.queue, told)
+    if is_scheduled:
         try:
             await ports.alarms.clear(call.path["id"])
         except DriverError as error:
@@ -327,6 +333,7 @@ async def purge(ports: Ports, call: Call) -> Answer:
     """Delete an ended workflow for good: 200 when nothing is left of it, 202 while the rest is being deleted."""
     workflow_id = call.path["id_or_type"]
     progress = await ports.store.purge(workflow_id, until=call.deadline_ms - PURGE_MARGIN_MS)
+    await wake_all(ports.queue, progress.told)
     if progress.again_at is not None:
         await _arm(ports, workflow_id, progress.again_at)
     is_gone = progress.again_at is None

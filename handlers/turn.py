@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from adapters.dynamodb.store import Claimed, NotDue, Outlived, Purging, Unreadable
+from adapters.dynamodb.store import Claimed, Ended, NotDue, Outlived, Purging, Unreadable
 from adapters.dynamodb.table import sleep
 from engine.commit import Alarm, Commit
 from engine.errors import (
@@ -35,6 +35,7 @@ from handlers import failures, logs
 from handlers.application import ApplicationBrokenError
 from handlers.forgetting import forget
 from handlers.publishing import Publisher
+from handlers.waking import Waker, wake_all
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine
@@ -144,8 +145,11 @@ async def take_turn(
                 return await Turn(ports, limits, invocation, driver).refuse(reason)
         case Purging() | Outlived():
             until = invocation.deadline_ms - limits.evict_margin_ms
-            await forget(ports.store, ports.alarms, workflow_id, claim, until=until)
+            told = await forget(ports.store, ports.alarms, workflow_id, claim, until=until)
+            await wake_all(ports.queue, told)
             return Outcome.DROPPED
+        case Ended(told):
+            await wake_all(ports.queue, told)
     return await _drop(ports, workflow_id, claim, alarms)
 
 
@@ -185,6 +189,8 @@ class Turn:
         publisher = {"workflow_id": self._workflow_id, "workflow_type": driver.type, "ray_id": driver.ray_id}
         self._publisher = Publisher(ports.bus, ports.clock, **publisher)
         driver.on_published = self._publisher.publish
+        self._waker = Waker(ports.queue)
+        driver.on_due = self._waker.wake
 
     async def take(self) -> Outcome:
         """Run the workflow and see to what comes after."""
@@ -207,7 +213,7 @@ class Turn:
             # Handing on failed too: the lease runs out, and the workflow is due then.
             self._error = self._error or error
             outcome = Outcome.FENCED if isinstance(error, FencedError) else Outcome.FAULT
-        await self._wake_signalled()
+        await self._waker.settle()
         await self._publisher.settle(until=self._invocation.deadline_ms - PUBLISHING_MARGIN_MS)
         if self._error is not None and self._driver.head.state is WorkflowState.FAILED:
             failures.tell_end(self._driver.type, self._workflow_id, self._error)
@@ -343,10 +349,6 @@ class Turn:
     async def _wake(self, workflow_id: str, delay_s: int = 0) -> None:
         with failures.losing_nothing("wake lost", workflow_id):
             await self._ports.queue.wake(workflow_id, delay_s)
-
-    async def _wake_signalled(self) -> None:
-        for workflow_id in sorted({*self._driver.signalled} - {self._workflow_id}):
-            await self._wake(workflow_id)
 
     def _tell(self, outcome: Outcome) -> None:
         driver = self._driver
