@@ -100,13 +100,13 @@ async def start(ports: Ports, call: Call) -> Answer:
         start_at=start_at,
     )
         ray_id=ray_id_of(call.headers, ports.ids, text(body.get("ray_id"), "ray_id")),
-    if start_at is None or start_at <= ports.clock.now():
+    if started.put_off_until is None:
     if started.created:
         about = {"workflow_id": started.workflow_id, "type": workflow_type, "ray_id": started.ray_id}
         logger.info("workflow started", extra=about)
         await hint(ports, started.workflow_id)
     else:
-        await _arm(ports, started.workflow_id, start_at)
+        await _arm(ports, started.workflow_id, started.put_off_until)
     return Answer(
         status=201 if started.created else 200,
         value={"id": started.workflow_id, "type": workflow_type, "ray_id": started.ray_id, "created": started.created},

@@ -26,11 +26,15 @@ if TYPE_CHECKING:
 
 
 class Started(Struct, frozen=True, kw_only=True):
-    """A workflow is there; ``created`` says whether this call started it, and ``ray_id`` is that of the one there."""
+    """A workflow is there; ``created`` says whether this call started it, and ``ray_id`` is that of the one there.
+
+    ``put_off_until`` is the alarm that it has not begun before, in milliseconds since the epoch; None where it has.
+    """
 
     workflow_id: str
     created: bool
     ray_id: str
+    put_off_until: int | None
 
 
 class Existing(Struct, frozen=True):
@@ -106,7 +110,9 @@ class Starts:
                 obstacle = await look_at_obstacle(table, beginning)
             else:
                 head = beginning.head
-                return Started(workflow_id=head.workflow_id, created=True, ray_id=head.ray_id)
+                return Started(
+                    workflow_id=head.workflow_id, created=True, ray_id=head.ray_id, put_off_until=head.wake_at
+                )
             if isinstance(obstacle, Existing):
                 return _as_started(beginning, obstacle.head, was_ambiguous=was_ambiguous)
             beginning = past(beginning, obstacle)
@@ -117,7 +123,11 @@ def _as_started(beginning: Beginning, existing: Head, *, was_ambiguous: bool) ->
     new = beginning.head
     # Only a try of ours whose answer was lost can have been refused by itself.
     is_ours = was_ambiguous and (existing.workflow_id, existing.created_at) == (new.workflow_id, new.created_at)
-    return Started(workflow_id=existing.workflow_id, created=is_ours, ray_id=existing.ray_id)
+    # Later on its alarm is whatever it waits for, and not for a start to arm.
+    put_off_until = existing.wake_at if existing.state is WorkflowState.PENDING else None
+    return Started(
+        workflow_id=existing.workflow_id, created=is_ours, ray_id=existing.ray_id, put_off_until=put_off_until
+    )
 
 
 async def look_at_obstacle(table: Table, beginning: Beginning) -> Obstacle:

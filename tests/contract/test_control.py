@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -193,13 +193,17 @@ async def test_cancelling_a_far_sleeper_says_that_its_schedule_is_left(place: Pl
     assert await place.store.cancel("w")
 
 
-@pytest.mark.parametrize(("ahead_ms", "has_schedule"), [(10**8, True), (60_000, False)])
+@pytest.mark.parametrize(("ahead_ms", "schedules"), [(10**8, 1), (60_000, 0)])
 async def test_cancelling_a_start_that_was_put_off_says_whether_its_schedule_is_left(
-    place: Place, ahead_ms: int, has_schedule: bool
+    place: Place, ahead_ms: int, schedules: int
 ) -> None:
     start_at = place.clock.now() + ahead_ms
-    await place.store.start(workflow_id="w", type="order", input=b"\x01", start_at=start_at)
-    assert await place.store.cancel("w") is has_schedule
+    plan: dict[str, Any] = {"workflow_id": "w", "type": "order", "input": b"\x01"}
+    assert (await place.store.start(**plan, start_at=start_at)).put_off_until == start_at
+    # Said again it is what it was, whenever the repetition says.
+    assert (await place.store.start(**plan, start_at=start_at + 1)).put_off_until == start_at
+    assert await place.store.cancel("w") is bool(schedules)
+    assert (await place.store.start(**plan, start_at=start_at)).put_off_until is None
 
 
 @pytest.mark.parametrize("state", [WorkflowState.COMPLETED, WorkflowState.FAILED])

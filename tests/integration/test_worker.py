@@ -10,6 +10,7 @@ from adapters.dynamodb.items import encode_message
 from adapters.dynamodb.store import Held
 from engine.entry import Message
 from engine.values import encode
+from handlers.calls import instant
 from tests.e2e.probe import until
 from tests.integration.driven import Driven, bodies, hooks, told, wake
 from tests.integration.lambda_event import recorded
@@ -207,6 +208,31 @@ def test_cancelling_a_start_that_was_put_off_removes_its_schedule(driven: Driven
     assert len(driven.schedules()) == 1
     assert driven.http.post("/workflows/order-1/cancel").value["state"] == "cancelled"
     assert driven.schedules() == []
+    # The caller may not have heard the answer to the start, and repeat it late.
+    assert driven.http.post("/workflows/worker-sleep", start).status == 200
+    assert driven.schedules() == []
+
+
+def test_a_start_that_is_repeated_moves_nobodys_alarm(driven: Driven) -> None:
+    start = {"id": "order-1", "input": 86_400, "start_at": "2100-01-01T00:00:00Z"}
+    assert driven.http.post("/workflows/worker-sleep", start).status == 201
+    put_off = day(driven)
+    sooner = {**start, "start_at": str(instant(driven.wiring.clock.now() + 10 * 86_400_000))}
+    assert driven.http.post("/workflows/worker-sleep", sooner).status == 200
+    assert day(driven) == put_off
+    assert driven.http.post("/workflows/order-1/wake").status == 202
+    driven.drain()
+    asleep = day(driven)
+    assert asleep != put_off
+    assert driven.http.post("/workflows/worker-sleep", start).status == 200
+    assert day(driven) == asleep
+
+
+def day(driven: Driven) -> str:
+    """When the one schedule there is goes off, without the time."""
+    [listed] = driven.schedules()
+    schedule = driven.cloud.client("scheduler").get_schedule(GroupName=driven.cloud.group, Name=listed["Name"])
+    return str(schedule["ScheduleExpression"]).partition("T")[0]
 
 
 # --- messages that come at a bad moment ---------------------------------------------------------------------------
