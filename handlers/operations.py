@@ -98,15 +98,15 @@ async def start(ports: Ports, call: Call) -> Answer:
         input=workflow_input,
         tags=texts(body.get("tags"), "tags"),
         start_at=start_at,
-    )
         ray_id=ray_id_of(call.headers, ports.ids, text(body.get("ray_id"), "ray_id")),
-    if started.put_off_until is None:
+    )
     if started.created:
         about = {"workflow_id": started.workflow_id, "type": workflow_type, "ray_id": started.ray_id}
         logger.info("workflow started", extra=about)
+    if start_at is None or start_at <= ports.clock.now():
         await hint(ports, started.workflow_id)
     else:
-        await _arm(ports, started.workflow_id, started.put_off_until)
+        await _arm(ports, started.workflow_id, start_at)
     return Answer(
         status=201 if started.created else 200,
         value={"id": started.workflow_id, "type": workflow_type, "ray_id": started.ray_id, "created": started.created},
@@ -146,8 +146,8 @@ async def send(ports: Ports, call: Call) -> Answer:
         body=encode(None if value is bodies.ABSENT else value),
         message_id=message_id,
         sent_at=ports.clock.now(),
-    )
         ray_id=ray_id_of(call.headers, ports.ids),
+    )
     await hint(ports, call.path["id"])
     reply = accepted.reply
     # A message sent again has its reply already, if there is one: only who waits need look.
@@ -284,8 +284,8 @@ def _described(found: Description) -> dict[str, Any]:
         "type": found.type,
         "state": str(found.state),
         "tags": found.tags,
-        "created_at": instant(found.created_at),
         "ray_id": found.ray_id or None,
+        "created_at": instant(found.created_at),
         "updated_at": instant(found.updated_at),
         "ended_at": instant(found.ended_at),
         "prune_at": instant(found.prune_at),
