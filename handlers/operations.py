@@ -103,10 +103,10 @@ async def start(ports: Ports, call: Call) -> Answer:
     if started.created:
         about = {"workflow_id": started.workflow_id, "type": workflow_type, "ray_id": started.ray_id}
         logger.info("workflow started", extra=about)
-    if start_at is None or start_at <= ports.clock.now():
+    if started.put_off_until is None:
         await hint(ports, started.workflow_id)
     else:
-        await _arm(ports, started.workflow_id, start_at)
+        await _arm(ports, started.workflow_id, started.put_off_until)
     return Answer(
         status=201 if started.created else 200,
         value={"id": started.workflow_id, "type": workflow_type, "ray_id": started.ray_id, "created": started.created},
