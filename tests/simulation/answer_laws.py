@@ -34,12 +34,12 @@ class ListingIsPlausible(Law):
             raise self.breach(f"a listing is out of order, or repeats itself: {places}")
         for found in listing.found:
             view = self.world.views.get(found["id"])
-            if view is None or found["type"] != found["id"] or wanted_type not in (None, found["type"]):
+            if view is None or found["type"] != view.type or wanted_type not in (None, found["type"]):
                 raise self.breach(f"{found['id']} is listed under {found['type']}, where {wanted_type} is asked for")
             self._check_state(view, found["state"], wanted_state, listing)
         shown = {found["id"] for found in listing.found}
         for view in self.world.views.values():
-            if view.workflow_id not in shown and wanted_type in (None, view.workflow_id):
+            if view.workflow_id not in shown and wanted_type in (None, view.type):
                 self._check_missing(view, wanted_state, listing)
 
     def _check_state(self, view: View, state: str, wanted: str | None, listing: Listing) -> None:

@@ -18,11 +18,13 @@ from engine import (
     JoinError,
     QueueTimeoutError,
     WorkflowEndedError,
+    WorkflowFailedError,
     WorkflowNotFoundError,
     message,
     step_context,
 )
 from engine.activities import Activity
+from tests.simulation.children import CHILD, Errand
 from tests.simulation.expectation import FAILURE
 from tests.simulation.outside_laws import signal_name
 from tests.simulation.programs import Op, Program, message_name, place
@@ -226,6 +228,23 @@ class Author:
         with contextlib.suppress(WorkflowNotFoundError, WorkflowEndedError):
             await ctx.signal(signal_name(op.variant), body, to=op.variant)
         return "signal"
+
+    async def _child(self, ctx: Context, op: Op, path: str) -> Any:
+        given = Errand(
+            path=path,
+            sleep_s=op.number * 15 if op.variant == "slow" else 0,
+            fails=op.variant == "failing",
+            generations=1 if op.variant == "family" else 0,
+        )
+        own = f"{ctx.workflow_id} {path}" if op.variant == "named" else None
+        child = await ctx.dispatch(CHILD, msgspec.to_builtins(given), id=own)
+        if op.variant == "abandoned":
+            return "child"
+        with self._ledger.awaiting(ctx.workflow_id, child):
+            try:
+                return await ctx.output(child)
+            except WorkflowFailedError as error:
+                return error.name
 
     async def _gather(self, ctx: Context, op: Op, _path: str) -> Any:
         await ctx.queue.next_batch(op.name, signal_name(ctx.workflow_id), count=op.number, timeout=op.number * 5)

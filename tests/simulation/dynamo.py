@@ -127,11 +127,7 @@ class Dynamo:
                 case "transact_write_items":
                     return self._transact(request)
                 case "batch_get_item":
-                    keys = arguments["RequestItems"][TABLE]["Keys"]
-                    if len({key_of(key) for key in keys}) < len(keys):
-                        raise InvalidExpressionError("a key is asked for twice")
-                    found = [item for key in keys if (item := self.item(*key_of(key))) is not None]
-                    return {"Responses": {TABLE: found}}
+                    return self._get_several(arguments["RequestItems"][TABLE]["Keys"])
                 case "batch_write_item":
                     return self._batch_write(request)
         except InvalidExpressionError as error:
@@ -157,6 +153,12 @@ class Dynamo:
         assert arguments["ConsistentRead"]
         item = self.item(*key_of(arguments["Key"]))
         return {} if item is None else {"Item": item}
+
+    def _get_several(self, keys: list[Item]) -> dict[str, Any]:
+        if len({key_of(key) for key in keys}) < len(keys):
+            raise InvalidExpressionError("a key is asked for twice")
+        found = [item for key in keys if (item := self.item(*key_of(key))) is not None]
+        return {"Responses": {TABLE: found}}
 
     def _query(self, arguments: dict[str, Any]) -> dict[str, Any]:
         expressions.check_placeholders(arguments)

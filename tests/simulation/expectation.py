@@ -48,7 +48,7 @@ class Expectation:
         return body
 
     def _op(self, op: Op, path: str) -> Any:  # noqa: C901, PLR0911, PLR0912 - one line a kind
-        self.waits_s += float(op.variant) if op.kind == "sleep" else 30
+        self.waits_s += float(op.variant) if op.kind == "sleep" else 90 if op.kind == "child" else 30
         match op.kind:
             case "step" | "activity":
                 if op.has_rollback:
@@ -62,6 +62,8 @@ class Expectation:
                 return self._take(path)["text"]
             case "batch":
                 return [self._take(path), self._take(path)]
+            case "child":
+                return {"failing": FAILURE, "abandoned": "child"}.get(op.variant, ["child", path])
             case "timeout":
                 return [] if op.other else "timed out"
             case "send":

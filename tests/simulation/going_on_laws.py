@@ -161,7 +161,7 @@ class DueWhenReady(Law):
                 raise self.breach(f"{where} is held until {until}, and due at {due_at}")
             return
         waiting = head.get("waiting")
-        if due_at is None and waiting is None:
+        if due_at is None and waiting is None and "waits_seq" not in head:
             raise self.breach(f"{where} waits for nothing, and is not due")
         for alarm in (integer(head, "wake_at"), self._earliest_deadline(view)):
             if alarm is not None and (due_at is None or due_at > max(alarm, self.world.now_ms + SOON_MS)):

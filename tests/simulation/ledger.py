@@ -36,6 +36,7 @@ class Ledger:
         undo_order: life -> the paths whose rollback handlers ran.
         sent: (life, message id) -> the message.
         wanted: life -> message name -> the body that its code waits for, as its holder knows it.
+        awaited: lives, and the workflows whose ends their code waits for.
         cancelled, undoing, purged: lives that were to be cancelled, undone as well, deleted.
     """
 
@@ -46,6 +47,7 @@ class Ledger:
     seen: dict[tuple[str, str], Any] = field(default_factory=dict)
     sent: dict[tuple[str, str], Sent] = field(default_factory=dict)
     wanted: dict[str, dict[str, Any]] = field(default_factory=dict)
+    awaited: dict[tuple[str, str], None] = field(default_factory=dict)
     cancelled: set[str] = field(default_factory=set)
     undoing: set[str] = field(default_factory=set)
     purged: set[str] = field(default_factory=set)
@@ -90,6 +92,15 @@ class Ledger:
         self._want(workflow_id, name, body)
         yield
         self._want(workflow_id, name, None)
+
+    @contextlib.contextmanager
+    def awaiting(self, workflow_id: str, child: str) -> Iterator[None]:
+        """Within the block workflow code waits for another workflow's end."""
+        mark = (self.world.run_by(workflow_id, self._process()).life, str(child))
+        if not self.is_closed:
+            self.awaited[mark] = None
+        yield
+        self.awaited.pop(mark, None)
 
     def _want(self, workflow_id: str, name: str, body: Any) -> None:
         # What a holder that was taken over waits for is of no interest.

@@ -1,17 +1,19 @@
-"""Mutants of the laws of more than one life, of what is told and of what is published: 9 to 14."""
+"""Mutants of the laws of more than one life, of what is told, of what is published and of children: 9 to 15."""
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from adapters.dynamodb import committing, inbox, items, purge, query, start, store
+from adapters.dynamodb import committing, inbox, items, lease, plan, purge, query, start, store
 from adapters.dynamodb.expressions import Condition
 from adapters.dynamodb.purge import Purge
 from adapters.dynamodb.start import Starts
 from engine import storage
-from engine.ops import sending, signal
+from engine.commit import Child
+from engine.ops import dispatch, sending, signal
 from handlers import operations
 from tests.simulation.mutant import Mutant
 
@@ -158,6 +160,33 @@ def _told_before_it_is_written() -> list[Patch]:
     return [(committing.Committer, "_commit", mutant)]
 
 
+# --- 15: children ----------------------------------------------------------------------------------------------------
+
+
+def _started_on_paper() -> list[Patch]:
+    return [(storage.Storage, "start", lambda _self, _entry_id, _child: None)]
+
+
+def _started_at_each_replay() -> list[Patch]:
+    numbers = itertools.count()
+
+    def mutant(**given: Any) -> Child:
+        return Child(**{**given, "workflow_id": f"{given['workflow_id']} {next(numbers)}"})
+
+    return [(dispatch, "replayed", lambda *_: None), (dispatch, "Child", mutant)]
+
+
+def _no_note() -> list[Patch]:
+    return [(plan, "note_actions", lambda _waiter, _awaited: ([], []))]
+
+
+def _nobody_is_told() -> list[Patch]:
+    async def mutant(*_: Any) -> list[str]:
+        return []
+
+    return [(module, "tell_waiters", mutant) for module in (committing, lease)]
+
+
 OUTER_MUTANTS = [
     Mutant(name="a purge of one page", law=9, patches=_one_page),
     Mutant(name="what runs is purged too", law=9, patches=_what_runs_too),
@@ -177,4 +206,8 @@ OUTER_MUTANTS = [
     Mutant(name="a time to live in milliseconds", law=13, patches=_milliseconds),
     Mutant(name="a publication is recorded, and not made", law=14, patches=_recorded_and_not_published),
     Mutant(name="the bus is told before it is written", law=14, patches=_told_before_it_is_written),
+    Mutant(name="a start is recorded, and not made", law=15, patches=_started_on_paper),
+    Mutant(name="a child is started at each replay", law=15, patches=_started_at_each_replay),
+    Mutant(name="a waiter leaves no note", law=15, patches=_no_note),
+    Mutant(name="nobody is told of an end", law=15, patches=_nobody_is_told),
 ]

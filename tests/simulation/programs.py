@@ -28,6 +28,7 @@ LEAVES = (
     "listen",
     *("signal",) * 2,
     "gather",
+    *("child",) * 2,
 )
 NESTED = ("loop", "join", "race", "try_block", "map", "inline", "placed")
 PLACED_LEAVES = (*("step",) * 3, "try_step", *("sleep",) * 2, *("next",) * 2, "timeout", "signal")
@@ -40,6 +41,9 @@ STEPS = ("plain", "plain", "sync", "flaky", "ephemeral", "slow", "big")
 SLEEPS_S = (*("0", "0.05", "0.7", "5", "5", "40", "1200", "3000") * 3, LONG_SLEEP_S)
 TYPED = "typed"
 """How the names of operations begin that wait for messages of a class."""
+
+CHILDREN = ("plain", "slow", "failing", "named", "abandoned", "family")
+"""What children there are: some take a while, fail, have ids of the author's, are not waited for, have children too."""
 
 TARGETS = ("w0", "w0", "w1", "w1", "w2", "nobody")
 """Workflows that signals go to: not all of them are there in every world, and none always."""
@@ -113,6 +117,7 @@ def _op(rng: random.Random, depth: int, index: int, *, may_undo: bool, is_placed
         "activity": ("plain", "flaky"),
         "listen": ("plain", "limit"),
         "signal": TARGETS,
+        "child": CHILDREN,
         "try_step": ("critical", "exhausted", "timeout", "ok"),
         "next": ("plain", "completable"),
         "batch": ("plain", "completable"),

@@ -116,6 +116,11 @@ class View:
         return string(self.head or self._last_head, "state") or ""
 
     @property
+    def type(self) -> str:
+        """The type that HEAD says, or said at last."""
+        return string(self.head or self._last_head, "type") or ""
+
+    @property
     def is_gone(self) -> bool:
         """Whether HEAD was there and is not any more."""
         return self._last_head is not None

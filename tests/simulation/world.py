@@ -13,8 +13,10 @@ from tests.simulation.actors import Callers
 from tests.simulation.answer_laws import AnswersAreTrue, ListingIsPlausible, Remembered
 from tests.simulation.author import Author
 from tests.simulation.bus import Bus
+from tests.simulation.children import CHILD, Children
 from tests.simulation.dynamo import Dynamo
 from tests.simulation.expectation import Expectation
+from tests.simulation.family_laws import ChildrenOnce
 from tests.simulation.functions import Functions
 from tests.simulation.going_on_laws import DueWhenReady, EndsAsItWould, MessagesOnce
 from tests.simulation.laws import BreachError, CommittedStepsStay, EndedStaysEnded, Law, Listing, OneHolder
@@ -55,6 +57,7 @@ LAWS: tuple[type[Law], ...] = (
     AnswersAreTrue,
     Remembered,
     PublishedOnce,
+    ChildrenOnce,
 )
 PATIENCE_S = 2 * 3600.0
 """How long a world may take after the calm, its own waits and a sweep for each of them aside."""
@@ -117,6 +120,7 @@ class World:
         self._is_traced = is_traced
         self._laws = [law(self) for law in LAWS if laws is None or law.number in laws]
         self.callers = Callers(self)
+        self.application.workflows[CHILD] = Workflow(CHILD, Children(self.ledger).run)
 
     # --- time -------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,58 @@
+"""What a program's workflows dispatch: children that do little, of whom each one is told what and for whom."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tests.simulation.expectation import FAILURE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine import Context
+    from tests.simulation.ledger import Ledger
+
+CHILD = "child"
+"""The type of all children."""
+
+
+class Errand(msgspec.Struct, frozen=True, kw_only=True):
+    """A child's input: the path that it was dispatched at, how long it takes, whether it fails, its descendants."""
+
+    path: str
+    sleep_s: float
+    fails: bool
+    generations: int
+
+
+class Children:
+    """The workflow function of every child."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    async def run(self, ctx: Context, errand: Errand) -> Any:
+        """The workflow."""
+        self._ledger.run_began(ctx.workflow_id)
+        await ctx.step("first", self._body(ctx, "first"), max_retries=60, timeout=None)
+        if errand.sleep_s:
+            await ctx.sleep("nap", errand.sleep_s)
+        if errand.generations:
+            younger = Errand(path=errand.path, sleep_s=1, fails=False, generations=errand.generations - 1)
+            grandchild = await ctx.dispatch(CHILD, msgspec.to_builtins(younger))
+            with self._ledger.awaiting(ctx.workflow_id, grandchild):
+                assert await ctx.output(grandchild) == ["child", errand.path]
+        await ctx.step("last", self._body(ctx, "last"), max_retries=60, timeout=None)
+        if errand.fails:
+            raise ValueError("the errand cannot be done")
+        assert ValueError.__name__ == FAILURE
+        return ["child", errand.path]
+
+    def _body(self, ctx: Context, name: str) -> Callable[[], Any]:
+        async def body() -> None:
+            self._ledger.body_began(ctx.workflow_id, name)
+            self._ledger.body_ended(ctx.workflow_id, name)
+
+        return body
