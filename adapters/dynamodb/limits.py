@@ -99,6 +99,9 @@ OUTSTANDING_LOOK_MS = 30_000
 OUTSTANDING_MAX_MS = 60_000
 """How long a ticket without its message is believed in, since it was first missed. Source: the design."""
 
+ALARM_EARLY_MS = 1_000
+"""How early an alarm may come. Source: SQS delays messages by whole seconds, and ours are rounded down."""
+
 PURGE_LOOK_MS = 60_000
 """How long a purge is left to whoever began it, before the sweeper has somebody go on. Design choice."""
 

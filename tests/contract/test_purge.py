@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from adapters.dynamodb.limits import OUTSTANDING_MAX_MS
+from adapters.alarms import Delay, decide
+from adapters.dynamodb.limits import ALARM_EARLY_MS, OUTSTANDING_MAX_MS
 from adapters.dynamodb.store import Ended, NotFound, Purging
 from engine import values
 from engine.commit import Alarm, Commit
@@ -97,7 +98,7 @@ async def test_what_is_being_purged_is_gone_but_its_id_is_not_free(place: Place)
     await ended(place)
     progress = await place.store.purge("w")
     assert progress.again_at is not None
-    assert 0 < progress.again_at - place.clock.now() <= OUTSTANDING_MAX_MS
+    assert 0 < progress.again_at - place.clock.now() <= OUTSTANDING_MAX_MS + ALARM_EARLY_MS
     assert set(await place.items()) == {"HEAD", "INBOX"}
     assert await place.store.describe("w") is None
     assert (await place.store.list()).items == []
@@ -201,6 +202,18 @@ async def test_a_first_sender_that_was_stalled_makes_no_inbox_of_nobodys(
     assert await place.items() == {}
     with pytest.raises(WorkflowNotFoundError):
         await place.store.send("w", name="go", body=b"\x03")
+
+
+async def test_the_alarm_for_the_rest_of_a_purge_is_not_early(moto_place: Place) -> None:
+    await ended(moto_place)
+    last_word_at = moto_place.clock.now() + OUTSTANDING_MAX_MS
+    progress = await moto_place.store.purge("w")
+    assert progress.again_at is not None
+    alarm = decide(progress.again_at, moto_place.clock.now())
+    assert isinstance(alarm, Delay)
+    moto_place.clock.shift_ms += alarm.delay_s * 1000
+    assert moto_place.clock.now() >= last_word_at
+    assert (await moto_place.store.purge("w")).again_at is None
 
 
 async def test_a_purge_comes_back_when_its_time_is_up(moto_place: Place) -> None:
