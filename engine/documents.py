@@ -168,7 +168,7 @@ class Draft:
         """
         data = values.encode(self.content)
         # What was read back may be written in another way than it was: only another value is a change.
-        if data in (self._base.data, values.encode(values.decode(self._base.data))):
+        if data == self._base.data or data == values.encode(values.decode(self._base.data)):
             return None
         check_bytes(len(data), "the state")
         if self._documents.current != self._base:

@@ -114,6 +114,8 @@ def history(arguments: Namespace) -> None:
     entries = told.get("entries") if isinstance(told, dict) else told
     if arguments.json or not isinstance(entries, list):
         print_json(told)
+    elif isinstance(told, dict) and told.get("pruned_at"):
+        print(f"{arguments.id}  its history was forgotten at {told['pruned_at']}")
     else:
         print_table(history_view.rows(entries), (*history_view.COLUMNS, *(["id"] if arguments.ids else [])))
 

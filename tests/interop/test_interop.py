@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from engine import keys, values
+from engine.documents import Document, encode
 from tests.interop import ours
 from tests.interop.cases import CASES, START_MS, Case
 from tests.interop.outcome import Outcome, Snapshot, done, shape, state
@@ -77,6 +79,19 @@ async def test_ours_continues_what_the_reference_wrote(case: Case, reference: Re
     for number, snapshot in enumerate(theirs.snapshots, 1):
         found = await ours.run(case.workflow, {"another": "input"}, snapshot)
         check(case, found, done(snapshot.kv), f"after the reference's write {number} of {len(theirs.snapshots)}")
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.workflow in ("steps", "loop", "nested")])
+async def test_the_reference_leaves_our_documents_alone(case: Case, reference: Reference) -> None:
+    version = encode(Document(1, values.encode({"count": 1}))).hex()
+    mine = await ours.run(case.workflow, case.given, start_of(case))
+    for number, snapshot in enumerate(mine.snapshots, 1):
+        entries = [bytes.fromhex(key) for key, _ in snapshot.kv if bytes.fromhex(key).startswith(keys.HISTORY_PREFIX)]
+        documents = [(keys.document_key(key).hex(), version) for key in entries]
+        beside = msgspec.structs.replace(snapshot, kv=sorted([*map(tuple, snapshot.kv), *documents]))
+        found = ask(reference, case.workflow, {"another": "input"}, beside)
+        check(case, found, done(snapshot.kv), f"after our commit {number}")
+        assert set(documents) <= {(key, value) for key, value in found.kv}
 
 
 async def test_a_new_deployment_goes_on_the_same_way_on_both(reference: Reference) -> None:

@@ -210,6 +210,21 @@ def test_history_is_a_table_that_fits_a_terminal(api: Api, capsys: pytest.Captur
     assert json.loads(capsys.readouterr().out)["entries"] == entries
 
 
+def test_a_history_that_was_forgotten_is_no_empty_table(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    api.answer((200, {"id": "x", "entries": [], "pruned_at": "2026-03-01T10:00:00+00:00"}))
+    assert torpor(api, "history", "x") == 0
+    assert capsys.readouterr().out == "x  its history was forgotten at 2026-03-01T10:00:00+00:00\n"
+
+
+def test_get_asks_for_the_document_where_it_is_wanted(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    api.answer((200, {"id": "x", "state": "running", "document": {"count": 3}}))
+    assert torpor(api, "get", "x", "--document") == 0
+    assert api.line == "GET /workflows/x?document=true"
+    assert capsys.readouterr().out.splitlines()[-1] == 'document  {"count": 3}'
+    assert torpor(api, "get", "x") == 0
+    assert api.line == "GET /workflows/x"
+
+
 def test_an_output_is_waited_for(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
     api.answer((202, {"id": "x", "state": "running"}), (200, {"id": "x", "state": "completed", "output": None}))
     assert torpor(api, "get", "x", "--output", "--wait", "5") == 0
