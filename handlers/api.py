@@ -74,6 +74,7 @@ class Endpoint:
         return Call(
             path=request.path_params,
             query=dict(request.query_params),
+            repeated={name: request.query_params.getlist(name) for name in request.query_params},
             # Not request.headers: that reads bytes as Latin-1, and Mangum wrote them as UTF-8.
             headers={name.decode().lower(): value.decode("utf-8", "replace") for name, value in request.headers.raw},
             body=await request.body(),

@@ -12,7 +12,7 @@ from handlers import bodies
 from handlers.problems import INVALID_BODY, INVALID_PARAMETER, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from engine.driver import Clock
 
@@ -43,6 +43,7 @@ class Call:
     Attributes:
         path: the parts of the path, decoded once.
         query: the query's parameters, decoded once; of a repeated one the last.
+        repeated: all values of each parameter of the query, in their order.
         headers: by lower-case name.
         body: the bytes that were sent.
         deadline_ms: when the function will be stopped, in milliseconds since the epoch.
@@ -53,6 +54,7 @@ class Call:
     headers: Mapping[str, str]
     body: bytes
     deadline_ms: int
+    repeated: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def value(self) -> Any:
         """The body's value, or ``bodies.ABSENT``; raises ``Problem``."""
@@ -75,6 +77,13 @@ class Call:
         if text not in {"true", "false"}:
             raise Problem(INVALID_PARAMETER, f'"{name}" must be true or false, not "{text}".')
         return text == "true"
+
+    def tags(self) -> dict[str, str]:
+        """The tags that the query asks for, each as ``tag=name=value``; raises ``Problem`` where one is none."""
+        pairs = [text.partition("=") for text in self.repeated.get("tag", ())]
+        if any(not name or not sign for name, sign, _ in pairs):
+            raise Problem(INVALID_PARAMETER, 'Write a tag as "tag=name=value".')
+        return {name: value for name, _, value in pairs}
 
     def number(self, name: str, default: float, most: float) -> float:
         """The query's number ``name``, at most ``most``; raises ``Problem`` where it is none or negative."""
@@ -134,6 +143,13 @@ def text(value: Any, name: str) -> str | None:
     if value is None or isinstance(value, str):
         return value
     raise Problem(INVALID_BODY, f'"{name}" must be a text.')
+
+
+def truth(value: Any, name: str) -> bool:
+    """``value`` where it is true or false, and False where it is absent; raises ``Problem``."""
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    raise Problem(INVALID_BODY, f'"{name}" must be true or false.')
 
 
 def texts(value: Any, name: str) -> dict[str, str]:

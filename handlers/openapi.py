@@ -43,9 +43,31 @@ SCHEMAS: dict[str, dict[str, Any]] = {
             tags=_TAGS,
             ray_id={**_TEXT, "description": "As the header X-Ray-Id."},
             start_at={**_INSTANT, "description": "Not before this instant."},
+            unique={
+                "type": "boolean",
+                "description": "The only one of its type with exactly these tags: while there is one that has neither "
+                "completed nor been cancelled, that one is the answer.",
+            },
+            replace_failed={"type": "boolean", "description": "With unique: one that has failed does not count."},
         ),
         "additionalProperties": False,
     },
+    "Signal": {
+        **_object(
+            ["type"],
+            type={**_TEXT, "description": "The type of the workflow."},
+            tags={**_TAGS, "description": "Tags that it must have at least; the first that has them gets it."},
+            body={"description": "Any value."},
+            id={**_TEXT, "description": "The same as Idempotency-Key."},
+        ),
+        "additionalProperties": False,
+    },
+    "Signalled": _object(
+        ["workflow_id", "message_id", "duplicate"],
+        workflow_id=_TEXT,
+        message_id=_TEXT,
+        duplicate={"type": "boolean"},
+    ),
     "Replay": {
         **_object(entry_id={**_TEXT, "description": "The step to run again; from the beginning where it is left out."}),
         "additionalProperties": False,

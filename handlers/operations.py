@@ -17,14 +17,14 @@ from engine.schedules.identity import ID_PREFIX, SCHEDULE_TYPE
 from engine.values import decode, decode_error, encode, fit_json, input_type
 from handlers import bodies
 from handlers.application import ApplicationBrokenError
-from handlers.calls import Answer, instant, instant_ms, members, text, texts, wait_for
+from handlers.calls import Answer, instant, instant_ms, members, text, texts, truth, wait_for
 from handlers.problems import INVALID_PARAMETER, Problem
 from handlers.rays import ray_id_of
 from handlers.waking import wake_all
 
 if TYPE_CHECKING:
     from adapters.alarms import Alarms
-    from adapters.dynamodb.query import Description, Outcome
+    from adapters.dynamodb.query import Description, Outcome, Page
     from adapters.dynamodb.store import Store
     from adapters.sqs import WakeQueue
     from engine.commit import Pruning
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-START_MEMBERS = frozenset({"id", "input", "ray_id", "tags", "start_at"})
+START_MEMBERS = frozenset({"id", "input", "ray_id", "replace_failed", "start_at", "tags", "unique"})
 REPLAY_MEMBERS = frozenset({"entry_id"})
 
 PURGE_MARGIN_MS = 10_000
@@ -98,6 +98,8 @@ async def start(ports: Ports, call: Call) -> Answer:
         input=workflow_input,
         tags=texts(body.get("tags"), "tags"),
         start_at=start_at,
+        unique=truth(body.get("unique"), "unique"),
+        replace_failed=truth(body.get("replace_failed"), "replace_failed"),
         ray_id=ray_id_of(call.headers, ports.ids, text(body.get("ray_id"), "ray_id")),
     )
     if started.created:
@@ -139,7 +141,7 @@ def stored_input(call: Call, value: Any, as_type: Any) -> bytes:
 async def send(ports: Ports, call: Call) -> Answer:
     """Post a message: 202 when it is accepted, 200 with the reply where the call waited for one and it came."""
     # Everything that can be refused is read before anything is written.
-    value, wait_s, message_id = call.value(), call.wait_s(), _message_id(call)
+    value, wait_s, message_id = call.value(), call.wait_s(), message_id_of(call)
     accepted = await ports.store.send(
         call.path["id"],
         name=call.path["name"],
@@ -161,7 +163,8 @@ async def send(ports: Ports, call: Call) -> Answer:
     return Answer(value={**answer, "reply": decode(reply)})
 
 
-def _message_id(call: Call) -> str | None:
+def message_id_of(call: Call) -> str | None:
+    """The id that the caller gives a message, by header or query; raises ``Problem`` where those differ."""
     header, parameter = call.headers.get("idempotency-key"), call.query.get("id")
     if header is not None and parameter is not None and header != parameter:
         raise Problem(INVALID_PARAMETER, 'The header Idempotency-Key and the parameter "id" differ; send one of them.')
@@ -193,16 +196,29 @@ def _tell_lost_hint(workflow_id: str, error: DriverError) -> None:
 
 async def list_workflows(ports: Ports, call: Call) -> Answer:
     """A page of workflows, and the cursor of the next one where there is more."""
+    page = await (_tagged(ports, call) if call.tags() else _listed(ports, call))
+    return Answer(value={"workflows": [_described(found) for found in page.items], "cursor": page.cursor})
+
+
+async def _tagged(ports: Ports, call: Call) -> Page:
+    if "type" not in call.query or "state" in call.query:
+        detail = 'Ask for tags with a "type", and without a "state": those that are found have not ended.'
+        raise Problem(INVALID_PARAMETER, detail)
+    return await ports.store.tagged(
+        call.query["type"], call.tags(), limit=call.limit(), cursor=call.query.get("cursor")
+    )
+
+
+async def _listed(ports: Ports, call: Call) -> Page:
     state = call.query.get("state")
     if state is not None and state not in set(WorkflowState):
         raise Problem(INVALID_PARAMETER, f'"state" must be one of {", ".join(WorkflowState)}, not "{state}".')
-    page = await ports.store.list(
+    return await ports.store.list(
         type=call.query.get("type"),
         state=None if state is None else WorkflowState(state),
         limit=call.limit(),
         cursor=call.query.get("cursor"),
     )
-    return Answer(value={"workflows": [_described(found) for found in page.items], "cursor": page.cursor})
 
 
 async def describe(ports: Ports, call: Call) -> Answer:

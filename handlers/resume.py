@@ -60,10 +60,10 @@ async def resume(store: Store, queue: WakeQueue, clock: Clock, event: Any) -> No
     """
     match event:
         case {"detail-type": kind, "detail": {"name": str(name)} as detail} if kind == MESSAGE and _has_target(detail):
-            message_id = _key_of(event)
-            workflow_id = await _target_of(store, detail, message_id)
-            if workflow_id is None or not await _post(store, clock, detail, workflow_id, name, message_id):
+            posted_to = await _post(store, clock, detail, name, _key_of(event))
+            if posted_to is None:
                 return
+            workflow_id = posted_to
         case {"detail": {"workflow_id": str(workflow_id)}} | {"workflow_id": str(workflow_id)}:
             if not _is_an_id(workflow_id):
                 return
@@ -88,23 +88,6 @@ def _has_target(detail: Mapping[str, Any]) -> bool:
     return False
 
 
-async def _target_of(store: Store, detail: Mapping[str, Any], message_id: str) -> str | None:
-    """The workflow that a message is for; None where there is none."""
-    if isinstance(workflow_id := detail.get("workflow_id"), str):
-        return workflow_id
-    try:
-        if not detail["tags"]:
-            raise InvalidIdError("a message by type needs tags, or it might go to any workflow of that type")
-        found = await store.find(detail["type"], detail["tags"], limit=1)
-    except CallerError as error:
-        logger.warning("event refused", extra={"message_id": message_id, "error": type(error).__name__})
-        return None
-    if not found:
-        logger.warning("event refused", extra={"message_id": message_id, "error": "nobody has these tags"})
-        return None
-    return found[0]
-
-
 def _is_an_id(workflow_id: str) -> bool:
     try:
         check_id(workflow_id)
@@ -114,24 +97,28 @@ def _is_an_id(workflow_id: str) -> bool:
     return True
 
 
-async def _post(
-    store: Store, clock: Clock, detail: Mapping[str, Any], workflow_id: str, name: str, message_id: str
-) -> bool:
-    """Put an event's message into the inbox; False where nobody will ever take it."""
+async def _post(store: Store, clock: Clock, detail: Mapping[str, Any], name: str, message_id: str) -> str | None:
+    """Put an event's message into an inbox, and say whose that is; None where nobody will ever take it."""
+    message: dict[str, Any] = {
+        "name": name,
+        "body": encode(detail.get("body")),
+        "message_id": message_id,
+        "sent_at": clock.now(),
+        "ray_id": detail["ray_id"] if is_ray_id(detail.get("ray_id")) else "",
+    }
+    target = detail.get("workflow_id")
     try:
-        await store.send(
-            workflow_id,
-            name=name,
-            body=encode(detail.get("body")),
-            message_id=message_id,
-            sent_at=clock.now(),
-            ray_id=detail["ray_id"] if is_ray_id(detail.get("ray_id")) else "",
-        )
+        if isinstance(target, str):
+            await store.send(target, **message)
+            return target
+        if not detail["tags"]:
+            raise InvalidIdError("a message by type needs tags, or it might go to any workflow of that type")
+        return (await store.signal(detail["type"], detail["tags"], **message)).workflow_id
     except CallerError as error:
-        reason = {"workflow_id": workflow_id, "message_id": message_id, "error": type(error).__name__}
-        logger.warning("event refused", extra=reason)
-        return False
-    return True
+        logger.warning(
+            "event refused", extra={"workflow_id": target, "message_id": message_id, "error": type(error).__name__}
+        )
+        return None
 
 
 @functools.cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from handlers import listening, operations, problems, rays, schedules
+from handlers import listening, operations, problems, rays, schedules, signals
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -70,10 +70,26 @@ ROUTES: tuple[Route, ...] = (
         parameters=(
             Parameter("type", "query", "string", "Only workflows of this type."),
             Parameter("state", "query", "string", "Only workflows in this state."),
+            Parameter(
+                "tag",
+                "query",
+                "string",
+                "Only workflows of the type that have not ended and have this tag, as `name=value`, in the order of "
+                "ids; may be repeated, the one that fewest have first.",
+            ),
             Parameter("limit", "query", "integer", "Workflows a page, 100 at most."),
             Parameter("cursor", "query", "string", "Where the page before this one ended."),
         ),
         answers={200: "WorkflowPage"},
+    ),
+    Route(
+        method="POST",
+        path="/signals/{name}",
+        act=signals.signal,
+        parameters=(KEY, RAY),
+        body="Signal",
+        answers={202: "Signalled"},
+        problems=(problems.WORKFLOW_NOT_FOUND, *_BODY_PROBLEMS),
     ),
     Route(
         method="GET",
@@ -133,7 +149,7 @@ ROUTES: tuple[Route, ...] = (
         path="/workflows/{id}/recover",
         act=operations.recover,
         answers={202: "Workflow"},
-        problems=(problems.WORKFLOW_NOT_FOUND,),
+        problems=(problems.WORKFLOW_NOT_FOUND, problems.START_CONFLICT),
     ),
     Route(
         method="POST",
@@ -141,7 +157,7 @@ ROUTES: tuple[Route, ...] = (
         act=operations.replay,
         body="Replay",
         answers={202: "Workflow"},
-        problems=(problems.WORKFLOW_NOT_FOUND, problems.INVALID_REPLAY, *_BODY_PROBLEMS),
+        problems=(problems.WORKFLOW_NOT_FOUND, problems.INVALID_REPLAY, problems.START_CONFLICT, *_BODY_PROBLEMS),
     ),
     Route(
         method="GET",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 from typing import TYPE_CHECKING, Any
 
 from adapters.dynamodb import query
@@ -94,6 +96,27 @@ async def find(table: Table, workflow_type: str, tags: Mapping[str, str], limit:
         if len(found) == limit:
             break
     return found
+
+
+async def find_page(
+    table: Table, workflow_type: str, tags: Mapping[str, str], *, limit: int, cursor: str | None, now: int
+) -> query.Page:
+    """What ``find`` finds with at least one tag, as a page of descriptions as of ``now`` (milliseconds).
+
+    Raises:
+        InvalidIdError: the cursor is none of ours.
+    """
+    after = "" if cursor is None else _parse_cursor(cursor)
+    found = await find(table, workflow_type, tags, limit + 1, after)
+    more = base64.urlsafe_b64encode(found[limit - 1].encode()).decode() if len(found) > limit else None
+    return query.Page(items=await query.describe_all(table, found[:limit], now), cursor=more)
+
+
+def _parse_cursor(cursor: str) -> str:
+    try:
+        return base64.urlsafe_b64decode(cursor.encode()).decode()
+    except (ValueError, binascii.Error) as error:
+        raise InvalidIdError(f"{cursor!r} is no cursor of such a listing") from error
 
 
 def _page(tags: Mapping[str, str], limit: int) -> int:

@@ -32,6 +32,8 @@ from engine.keys import ERROR_KEY, OUTPUT_KEY
 from engine.lifecycle import WorkflowState
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from adapters.dynamodb.expressions import Item
     from adapters.dynamodb.log import Fold
     from adapters.dynamodb.table import Table
@@ -117,6 +119,16 @@ async def describe(table: Table, workflow_id: str, now: int) -> Description | No
     stored = await table.get(key(workflow_id, HEAD))
     head = None if stored is None else decode_head(stored)
     return None if head is None or head.purging_at else describe_head(head, now)
+
+
+async def describe_all(table: Table, workflow_ids: Sequence[str], now: int) -> list[Description]:
+    """What HEAD says of each of these workflows at ``now`` (milliseconds), in their order; those that are gone are not.
+
+    Eventually consistent.
+    """
+    heads = map(decode_head, await table.batch_get([key(workflow_id, HEAD) for workflow_id in workflow_ids]))
+    found = {head.workflow_id: describe_head(head, now) for head in heads if not head.purging_at}
+    return [found[workflow_id] for workflow_id in workflow_ids if workflow_id in found]
 
 
 async def read_history(table: Table, workflow_id: str) -> tuple[Head, Fold]:

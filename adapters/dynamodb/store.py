@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from adapters.dynamodb import control, inbox, peers, query
+from adapters.dynamodb import control, inbox, peers, query, signalling
 from adapters.dynamodb.forgetting import forget_history
 from adapters.dynamodb.inbox import Accepted
 from adapters.dynamodb.items import check_id, check_tags, check_type
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from adapters.dynamodb.driver import DynamoDriver
+    from adapters.dynamodb.signalling import Signalled
     from engine.commit import Pruning
     from engine.driver import Clock
     from engine.hooks import HistorySnapshot
@@ -151,6 +152,36 @@ class Store:
             self._connection, workflow_id, name=name, body=body, message_id=message_id, sent_at=sent_at, ray_id=ray_id
         )
 
+    async def signal(
+        self,
+        type: str,  # noqa: A002 - the word of the interface
+        tags: Mapping[str, str],
+        *,
+        name: str,
+        body: bytes,
+        message_id: str | None = None,
+        sent_at: int | None = None,
+        ray_id: str = "",
+    ) -> Signalled:
+        """As ``send``, to the first workflow of a type that has at least ``tags`` and has not ended.
+
+        The same ``message_id`` again goes where it went before, and counts once.
+
+        Raises:
+            WorkflowNotFoundError: there is none.
+            InvalidIdError, ValueTooLargeError: nothing was written.
+        """
+        return await signalling.signal(
+            self._connection,
+            type,
+            tags,
+            name=name,
+            body=body,
+            message_id=message_id,
+            sent_at=sent_at,
+            ray_id=ray_id,
+        )
+
     async def reply_of(self, workflow_id: str, message_id: str) -> bytes | None:
         """The CBOR answer to a completable message, or None while there is none."""
         check_id(workflow_id)
@@ -216,6 +247,24 @@ class Store:
         check_type(type)
         check_tags(tags)
         return await peers.find(self._connection.table, type, tags, limit, after)
+
+    async def tagged(
+        self,
+        type: str,  # noqa: A002 - the word of the interface
+        tags: Mapping[str, str],
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page:
+        """At most ``limit`` workflows of a type that have not ended and have at least ``tags``, in the order of ids.
+
+        At least one tag is asked for. What is read is what has the first one.
+        """
+        check_type(type)
+        check_tags(tags)
+        return await peers.find_page(
+            self._connection.table, type, tags, limit=limit, cursor=cursor, now=self._connection.clock.now()
+        )
 
     async def outlived(self, shard: int, *, now: int, limit: int) -> WorkflowIds:
         """Ids of at most ``limit`` ended workflows of a shard that were to be kept until ``now`` (milliseconds)."""

@@ -1,0 +1,103 @@
+"""Sending to whoever has certain tags: the first workflow of a type that has them and has not ended.
+
+A message with an id of its caller's goes to the same workflow whenever it is sent again, though others may be first by
+then: which one that is, is remembered as long as the id itself. Only where that one has ended without it, it goes on to
+the next.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from adapters.dynamodb import inbox, peers
+from adapters.dynamodb.errors import ConditionFailedError
+from adapters.dynamodb.expressions import Change, Condition, number, text
+from adapters.dynamodb.inbox import Accepted
+from adapters.dynamodb.items import check_id, check_tags, check_type, integer
+from adapters.dynamodb.limits import DEDUP_TTL_S, START_TRIES_MAX
+from adapters.dynamodb.schema import PARTITION_KEY, SORT_KEY, TTL
+from engine.errors import WorkflowEndedError, WorkflowNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from adapters.dynamodb.expressions import Item
+    from adapters.dynamodb.table import Connection
+
+SIGNAL_PREFIX = "\0SIGNAL\0"
+TARGET = "TARGET"
+
+
+class Signalled(Struct, frozen=True):
+    """A message is in the inbox of ``workflow_id``, or was once."""
+
+    workflow_id: str
+    accepted: Accepted
+
+
+async def signal(
+    connection: Connection,
+    workflow_type: str,
+    tags: Mapping[str, str],
+    *,
+    name: str,
+    body: bytes,
+    message_id: str | None,
+    sent_at: int | None,
+    ray_id: str,
+) -> Signalled:
+    """Put a message into the inbox of the first workflow of a type that has ``tags``; the same id again counts once.
+
+    Raises:
+        WorkflowNotFoundError: there is none.
+        InvalidIdError, ValueTooLargeError: nothing was written.
+    """
+    check_type(workflow_type)
+    check_tags(tags)
+    ended: str | None = None
+    for _ in range(START_TRIES_MAX):
+        found = await peers.find(connection.table, workflow_type, tags, 1)
+        target = found[0] if found else None
+        if message_id is not None:
+            target = await _target(connection, message_id, target, ended)
+        if target is None:
+            break
+        try:
+            accepted = await inbox.send(
+                connection,
+                target,
+                name=name,
+                body=body,
+                message_id=message_id,
+                sent_at=sent_at,
+                ray_id=ray_id,
+            )
+        except (WorkflowEndedError, WorkflowNotFoundError):
+            # It ended, or was even purged, after it was found; and it has not taken the message.
+            ended = target
+            continue
+        return Signalled(target, accepted)
+    raise WorkflowNotFoundError(f"no workflow of the type {workflow_type!r} that has not ended has these tags")
+
+
+async def _target(connection: Connection, message_id: str, found: str | None, ended: str | None) -> str | None:
+    """Where the message of this id goes: where it went before, unless that is ``ended``; else to ``found``."""
+    check_id(message_id, "message id")
+    now_s = connection.clock.now() // 1000
+    row: Item = {PARTITION_KEY: text(SIGNAL_PREFIX + message_id), SORT_KEY: text(TARGET)}
+    if found is None:
+        stored = await connection.table.get(row)
+        known = None if stored is None or integer(stored, TTL) <= now_s else str(stored["workflow_id"]["S"])
+        return None if known == ended else known
+    sets = {"workflow_id": text(found), TTL: number(now_s + DEDUP_TTL_S)}
+    is_new = "attribute_not_exists(#pk) OR #ttl <= :now"
+    values = {":now": number(now_s)}
+    if ended is not None:
+        is_new, values = f"{is_new} OR #workflow_id = :ended", {**values, ":ended": text(ended)}
+    try:
+        await connection.table.update(row, Change(sets=sets), Condition(is_new, values))
+    except ConditionFailedError as failed:
+        return found if failed.item is None else str(failed.item["workflow_id"]["S"])
+    return found
