@@ -64,6 +64,7 @@ REACHING = Program(
         leaf("signal", "refused", "nobody", other=0),
         leaf("signal", "own", "w0", other=0),
         leaf("gather", "gather"),
+        leaf("child", "child", "named"),
         leaf(
             "placed",
             "placed",
