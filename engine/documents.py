@@ -81,12 +81,16 @@ class Documents:
         entry_key = keys.documented_key(key)
         self._by_key[entry_key] = self._saved[entry_key] = decode(value)
 
-    def loaded(self, is_whole: Callable[[bytes], bool]) -> None:
-        """Everything is loaded; what stands beside an entry that is not ``is_whole`` is of a write that was torn."""
-        if self._by_key:
-            beside = self._by_key.items()
-            self._by_key = {key: document for key, document in beside if key == OF_ALL or is_whole(key)}
-            self._look()
+    def loaded(self, is_whole: Callable[[bytes], bool]) -> list[bytes]:
+        """Everything is loaded; what stands beside an entry that is not ``is_whole`` is forgotten: their keys.
+
+        A write was torn, or another engine has removed the entry alone.
+        """
+        torn = [key for key in self._by_key if key != OF_ALL and not is_whole(key)]
+        for key in torn:
+            self.drop(key)
+        self._look()
+        return torn
 
     def of(self, entry_key: bytes) -> Document:
         """The version beside an entry, else the empty one."""

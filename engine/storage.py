@@ -79,7 +79,9 @@ class Storage(LoadedHistory):
         """
         storage = super().load(pairs)
         storage._flushed_names = len(storage.names)  # noqa: SLF001 - of its own class
-        storage.documents.loaded(lambda key: kept.is_whole(storage.find(key)))
+        if storage.documents:
+            torn = storage.documents.loaded(lambda key: kept.is_whole(storage.find(key)))
+            storage._changes.deletes.update((keys.document_key(key), 0) for key in torn)  # noqa: SLF001 - likewise
         return storage
 
     def _load_pair(self, key: bytes, value: bytes) -> None:

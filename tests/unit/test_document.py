@@ -408,6 +408,8 @@ async def test_a_version_without_its_entry_is_none() -> None:
     bench = Bench()
     await bench.driver.set(keys.document_key(keys.entry_key((5,))), encode(Document(9, values.encode({"x": 1}))))
     assert (await bench.through(workflow)).output == [{}, {"words": ["a"]}]
+    # It does not wait for an entry to come that it would then stand beside.
+    assert list(documents(bench)) == ["note"]
 
 
 async def test_a_loop_keeps_one_version_for_all_that_it_forgets() -> None:
