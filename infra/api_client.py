@@ -15,7 +15,7 @@ from botocore.awsrequest import AWSRequest
 from infra.fault import DeployError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from botocore.credentials import Credentials
 
@@ -65,7 +65,7 @@ class ApiClient:
         method: str,
         path: str,
         *,
-        query: Mapping[str, str] | None = None,
+        query: Mapping[str, str | Sequence[str]] | None = None,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
@@ -74,7 +74,7 @@ class ApiClient:
         Args:
             method: the HTTP method.
             path: begins with ``/``; its segments are percent-encoded already (``segment``).
-            query: parameters of the query.
+            query: parameters of the query; one with several values is repeated.
             body: the bytes to send, if any.
             headers: further headers; a body without a content type is taken for JSON.
 
@@ -82,7 +82,7 @@ class ApiClient:
             DeployError: no answer came.
         """
         target = urlsplit(self.url)
-        full_path = target.path.rstrip("/") + path + (f"?{urlencode(query)}" if query else "")
+        full_path = target.path.rstrip("/") + path + (f"?{urlencode(query, doseq=True)}" if query else "")
         signed = self._signed(method, f"{target.scheme}://{target.netloc}{full_path}", body, headers or {})
         secure = target.scheme == "https"
         kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection

@@ -11,7 +11,7 @@ from infra.target import find_api
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from infra.api_client import ApiClient, Reply
 
@@ -25,7 +25,9 @@ def find(arguments: Namespace) -> ApiClient:
     return find_api(stack=arguments.stack, endpoint=arguments.endpoint, region=arguments.region)
 
 
-def ask(api: ApiClient, method: str, path: str, body: Any = None, query: Mapping[str, str] | None = None) -> Any:
+def ask(
+    api: ApiClient, method: str, path: str, body: Any = None, query: Mapping[str, str | Sequence[str]] | None = None
+) -> Any:
     """What the API answers to one request; raises RefusedError for a problem."""
     return value_of(api.request(method, path, query=query, body=encoded(body)))
 

@@ -123,6 +123,14 @@ def _add_start(groups: Any) -> None:
     command.add_argument(
         "--tag", action="append", default=[], type=options.pair, metavar="NAME=VALUE", help="a tag; may be repeated"
     )
+    command.add_argument(
+        "--unique",
+        action="store_true",
+        help="only if no other unique one of its type with exactly these tags is under way; else print that one",
+    )
+    command.add_argument(
+        "--replace-failed", action="store_true", help="with --unique: one that has failed does not count"
+    )
     command.add_argument("--start-at", metavar="TIME", help="when to begin: RFC 3339, such as 2030-01-31T08:00:00Z")
     command.add_argument(
         "--wait", type=options.seconds, metavar="SECONDS", help="wait for its end and print its output"
@@ -131,8 +139,17 @@ def _add_start(groups: Any) -> None:
 
 def _add_send(groups: Any) -> None:
     command = options.command(groups, "send", commands.send, "post a message to a workflow")
-    command.add_argument("id", metavar="ID", help="the workflow's id")
+    command.add_argument("id", metavar="ID", nargs="?", help="the workflow's id, unless --type says which")
     command.add_argument("name", metavar="NAME", help="the message's name")
+    command.add_argument("--type", help="instead of an id: to the first of this type that has not ended")
+    command.add_argument(
+        "--tag",
+        action="append",
+        default=[],
+        type=options.pair,
+        metavar="NAME=VALUE",
+        help="with --type: and has this tag",
+    )
     command.add_argument("--body", type=options.value, metavar="JSON|@FILE|-", help="the message's body (null)")
     command.add_argument(
         "--key", "--id", dest="key", help="a name of your own for this message: sent again, it counts once"
@@ -154,6 +171,14 @@ def _add_looks(groups: Any) -> None:
     command = options.command(groups, "list", commands.list_workflows, "list workflows")
     command.add_argument("--type", help="only those of this type")
     command.add_argument("--state", help="only those in this state, such as failed")
+    command.add_argument(
+        "--tag",
+        action="append",
+        default=[],
+        type=options.pair,
+        metavar="NAME=VALUE",
+        help="with --type: only those that have not ended and have this tag; may be repeated",
+    )
     command.add_argument("--limit", type=options.count, default=LIST_LIMIT, help="how many at most (%(default)s)")
     for name, act, summary in (
         ("history", commands.history, "show every recorded operation of a workflow"),

@@ -47,6 +47,7 @@ def start(arguments: Namespace) -> None:
         body["tags"] = dict(arguments.tag)
     if arguments.start_at is not None:
         body["start_at"] = arguments.start_at
+    body |= {name: True for name in ("unique", "replace_failed") if getattr(arguments, name)}
     api = find(arguments)
     started = ask(api, "POST", f"/workflows/{segment(arguments.type)}", body=body)
     if arguments.wait is not None:
@@ -59,6 +60,11 @@ def start(arguments: Namespace) -> None:
 
 def send(arguments: Namespace) -> None:
     """``torpor send``: post a message, and with ``--wait`` print the reply to it."""
+    if (arguments.type is None) == (arguments.id is None):
+        raise DeployError("Give the id of a workflow, or --type and maybe --tag, not both.")
+    if arguments.type is not None:
+        _signal(arguments)
+        return
     query = {} if arguments.wait is None else {"wait": f"{min(arguments.wait, WAIT_MAX_S):g}"}
     headers = {} if arguments.key is None else {"Idempotency-Key": arguments.key}
     path = f"{_at(arguments)}/messages/{segment(arguments.name)}"
@@ -70,6 +76,21 @@ def send(arguments: Namespace) -> None:
         print_json(accepted["reply"])
     else:
         print(f"{accepted.get('message_id', '')}  {'was accepted before' if accepted.get('duplicate') else 'accepted'}")
+
+
+def _signal(arguments: Namespace) -> None:
+    """Post a message to the first workflow of a type that has the tags."""
+    if arguments.wait is not None:
+        raise DeployError("Only who sends to the id of a workflow can wait for the reply.")
+    body = {"type": arguments.type, "tags": dict(arguments.tag), "body": arguments.body}
+    headers = {} if arguments.key is None else {"Idempotency-Key": arguments.key}
+    reply = find(arguments).request("POST", f"/signals/{segment(arguments.name)}", body=encoded(body), headers=headers)
+    accepted = value_of(reply)
+    if arguments.json:
+        print_json(accepted)
+    else:
+        how = "was accepted before" if accepted.get("duplicate") else "accepted"
+        print(f"{accepted.get('message_id', '')}  {how} by {accepted.get('workflow_id', '')}")
 
 
 def get(arguments: Namespace) -> None:
@@ -90,9 +111,13 @@ def get(arguments: Namespace) -> None:
 
 
 def list_workflows(arguments: Namespace) -> None:
-    """``torpor list``: workflows, newest first, of one type or state where asked."""
+    """``torpor list``: workflows, newest first, of one type or state where asked; by tags, in the order of ids."""
     api = find(arguments)
-    wanted = {name: value for name in ("type", "state") if (value := getattr(arguments, name)) is not None}
+    wanted: dict[str, str | list[str]] = {
+        name: value for name in ("type", "state") if (value := getattr(arguments, name)) is not None
+    }
+    if arguments.tag:
+        wanted["tag"] = [f"{name}={value}" for name, value in arguments.tag]
     found: list[dict[str, Any]] = []
     cursor: str | None = None
     while len(found) < arguments.limit:

@@ -101,6 +101,12 @@ def test_start_sends_everything_and_signs(api: Api, capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out == "o-1  started\n"
 
 
+def test_a_unique_start_says_so(api: Api) -> None:
+    api.answer((200, {"id": "o-1", "type": "order", "created": False}))
+    assert torpor(api, "start", "order", "--unique", "--replace-failed") == 0
+    assert api.body == {"input": None, "unique": True, "replace_failed": True}
+
+
 def test_a_repeated_start_says_so(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
     api.answer((200, {"id": "o-1", "type": "order", "created": False}))
     assert torpor(api, "start", "order") == 0
@@ -129,6 +135,28 @@ def test_send_names_its_message_and_waits_for_the_reply(api: Api, capsys: pytest
     assert api.line == "POST /workflows/a%2Fb%20%C3%BC/messages/ship%20ped?wait=25"
     assert api.asked[-1]["headers"]["idempotency-key"] == "k"
     assert json.loads(capsys.readouterr().out) == {"ok": True}
+
+
+def test_send_finds_its_workflow_by_type_and_tags(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    api.answer((202, {"workflow_id": "w", "message_id": "k", "duplicate": False}))
+    options = ["--type", "order", "--tag", "customer=7", "--tag", "a=b=c", "--body", "1", "--key", "k"]
+    assert torpor(api, "send", "ship ped", *options) == 0
+    assert api.line == "POST /signals/ship%20ped"
+    assert api.body == {"type": "order", "tags": {"customer": "7", "a": "b=c"}, "body": 1}
+    assert api.asked[-1]["headers"]["idempotency-key"] == "k"
+    assert capsys.readouterr().out == "k  accepted by w\n"
+
+
+@pytest.mark.parametrize("wrong", [["name"], ["id", "name", "--type", "order"], ["name", "--type", "t", "--wait", "1"]])
+def test_send_wants_an_id_or_a_type(api: Api, wrong: list[str]) -> None:
+    assert torpor(api, "send", *wrong) == 1
+    assert api.asked == []
+
+
+def test_list_asks_for_tags(api: Api) -> None:
+    api.answer((200, {"workflows": [], "cursor": None}))
+    assert torpor(api, "list", "--type", "order", "--tag", "customer=7", "--tag", "city=Ulm") == 0
+    assert api.line == "GET /workflows?type=order&tag=customer%3D7&tag=city%3DUlm&limit=100"
 
 
 @pytest.mark.parametrize("command", ["wake", "cancel", "recover"])
