@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import TYPE_CHECKING, Any
 
 from adapters.dynamodb import query
@@ -114,9 +113,11 @@ async def find_page(
 
 def _parse_cursor(cursor: str) -> str:
     try:
-        return base64.urlsafe_b64decode(cursor.encode()).decode()
-    except (ValueError, binascii.Error) as error:
+        after = base64.urlsafe_b64decode(cursor.encode()).decode()
+        check_id(after)
+    except (ValueError, InvalidIdError) as error:
         raise InvalidIdError(f"{cursor!r} is no cursor of such a listing") from error
+    return after
 
 
 def _page(tags: Mapping[str, str], limit: int) -> int:

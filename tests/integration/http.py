@@ -49,7 +49,7 @@ class Caller:
         path: str,
         *,
         body: bytes = b"",
-        query: dict[str, str] | None = None,
+        query: dict[str, Any] | None = None,
         headers: dict[str, str] | None = None,
         content_type: str = "application/json",
         remaining_ms: int = 30_000,
@@ -69,13 +69,13 @@ class Caller:
         )
 
     @staticmethod
-    def _event(method: str, path: str, query: dict[str, str], headers: dict[str, str]) -> dict[str, Any]:
+    def _event(method: str, path: str, query: dict[str, Any], headers: dict[str, str]) -> dict[str, Any]:
         event = recorded("http_api_v2")
         # An HTTP API decodes every escape of a path but that of the percent sign.
         raw_path = unquote(path.replace("%25", "%2525"))
         event["rawPath"] = event["requestContext"]["http"]["path"] = raw_path
         event["requestContext"]["http"]["method"] = method
-        event["rawQueryString"] = urlencode(query)
+        event["rawQueryString"] = urlencode(query, doseq=True)
         event["headers"] |= headers
         return event
 
