@@ -33,7 +33,7 @@ def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
 
 
 @activity(max_retries=1, retry_backoff_base=0)
-async def look(ctx: ActivityContext) -> str:
+async def look_at_ray(ctx: ActivityContext) -> str:
     ctx.log.info("looking")
     logging.getLogger("author").info("by hand")
     if ctx.attempt == 1:
@@ -44,7 +44,7 @@ async def look(ctx: ActivityContext) -> str:
 @workflow("ray-looks")
 async def looks(ctx: Context, _given: Any) -> list[str]:
     ctx.log.info("thinking")
-    return [ctx.ray_id, await ctx.activity(look), await ctx.step("thread", in_thread)]
+    return [ctx.ray_id, await ctx.activity(look_at_ray), await ctx.step("thread", in_thread)]
 
 
 def in_thread() -> str:

@@ -18,19 +18,19 @@ MINUTE_MS = 60_000
 
 
 @activity
-async def remember(ctx: ActivityContext, word: str) -> str:
+async def remember_word(ctx: ActivityContext, word: str) -> str:
     ctx.state["word"] = word
     return word
 
 
 @workflow("kept-outcome", prune="history", retention=0)
 async def kept_outcome(ctx: Context, word: str) -> str:
-    return await ctx.activity(remember, word)
+    return await ctx.activity(remember_word, word)
 
 
 @workflow("kept-nothing", prune="all", retention=0)
 async def kept_nothing(ctx: Context, word: str) -> str:
-    return await ctx.activity(remember, word)
+    return await ctx.activity(remember_word, word)
 
 
 @workflow("kept-sleeper", prune="history", retention=timedelta(days=1))

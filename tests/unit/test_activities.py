@@ -51,6 +51,9 @@ calls: list[str] = []
 def forget() -> Iterator[None]:
     """Forget what a test registers and calls."""
     kept = [(catalogue, dict(catalogue._found)) for catalogue in (ACTIVITIES, OPERATIONS)]
+    # What other tests have imported may have the names that a test takes.
+    for catalogue, _ in kept:
+        catalogue._found.clear()
     calls.clear()
     yield
     for catalogue, found in kept:

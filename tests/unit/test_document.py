@@ -20,7 +20,7 @@ from engine import (
     replay_workflow_from_step,
     values,
 )
-from engine.activities import ACTIVITIES, activity
+from engine.activities import ACTIVITIES, Activity, activity
 from engine.changes import Room
 from engine.documents import EMPTY, Document, decode, encode
 from engine.entry import Entry, LoopEntry, StepEntry
@@ -31,37 +31,30 @@ from engine.testing import MemoryDriver, activity_context
 from tests.unit.bench import WORKFLOW_ID, Bench
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Iterator
 
 
 @pytest.fixture(autouse=True)
 def forget() -> Iterator[None]:
-    """Forget what a test registers."""
+    """Have each test register whatever it likes, and forget it."""
     kept = dict(ACTIVITIES._found)
+    ACTIVITIES._found.clear()
     yield
     ACTIVITIES._found.clear()
     ACTIVITIES._found.update(kept)
 
 
-def adding(name: str, number: int) -> Callable[[ActivityContext], Awaitable[int]]:
-    """An activity's function that appends to a list in the document, and answers how long that is."""
-
-    async def add(ctx: ActivityContext) -> int:
-        ctx.state.setdefault(name, []).append(number)
-        return len(ctx.state[name])
-
-    return add
-
-
-@activity(max_retries=5, retry_backoff_base=1)
-async def note(ctx: ActivityContext, word: str) -> int:
+async def _note(ctx: ActivityContext, word: str) -> int:
     ctx.state.setdefault("words", []).append(word)
     return len(ctx.state["words"])
 
 
-@activity
-async def look(ctx: ActivityContext) -> dict[str, Any]:
+async def _look(ctx: ActivityContext) -> dict[str, Any]:
     return dict(ctx.state)
+
+
+note: Activity[str, int] = Activity("note", _note, {"max_retries": 5, "retry_backoff_base": 1})
+look: Activity[dict[str, Any]] = Activity("look", _look, {})
 
 
 def documents(bench: Bench) -> dict[str, dict[str, Any]]:
