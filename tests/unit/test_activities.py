@@ -52,8 +52,10 @@ def forget() -> Iterator[None]:
     """Forget what a test registers and calls."""
     kept = [(catalogue, dict(catalogue._found)) for catalogue in (ACTIVITIES, OPERATIONS)]
     # What other tests have imported may have the names that a test takes.
-    for catalogue, _ in kept:
-        catalogue._found.clear()
+    for catalogue, found in kept:
+        for name, made in found.items():
+            if getattr(made, "fn", made).__module__ != __name__:
+                del catalogue._found[name]
     calls.clear()
     yield
     for catalogue, found in kept:
