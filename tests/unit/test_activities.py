@@ -53,8 +53,8 @@ def forget() -> Iterator[None]:
     kept = [(catalogue, dict(catalogue._found)) for catalogue in (ACTIVITIES, OPERATIONS)]
     # What other tests have imported may have the names that a test takes.
     for catalogue, found in kept:
-        for name, made in found.items():
-            if getattr(made, "fn", made).__module__ != __name__:
+        for name, (origin, _) in found.items():
+            if not origin.startswith(__name__):
                 del catalogue._found[name]
     calls.clear()
     yield
