@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from aiobotocore.session import get_session
 
+from adapters.dynamodb.items import Head
 from adapters.dynamodb.schema import TABLE_DEFINITION
 from adapters.dynamodb.store import Claimed, Store
+from adapters.dynamodb.table import Table
+from adapters.dynamodb.tags import tag_items
 from bench.figure import Figure
 from bench.ledger import Ledger
 from bench.subject import BenchFailedError
 from engine import Context, WorkflowState, run_workflow
 from engine.clock import SystemClock
+from engine.commit import Alarm, Child, Commit, Outgoing
+from engine.entry import Message
 from engine.ids import Ids
 from engine.values import encode
 from examples.orders import order
@@ -24,6 +29,7 @@ from infra.ministack import MiniStack
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from adapters.dynamodb.driver import DynamoDriver
     from engine.driver import Timer
     from engine.result import WorkflowResult
 
@@ -34,6 +40,9 @@ RESULT_BYTES = 550
 STEP_UNITS_MAX = 4.0
 START_UNITS_MAX, CLAIM_UNITS_MAX, YIELD_UNITS_MAX = 6, 3, 7
 """Source: the table's design: what each write may cost while records are under a kilobyte."""
+
+CROWD = 10_000
+"""Workflows that have the same tag, among which one is looked for."""
 
 HOUR_S = 3600
 TABLE = "units"
@@ -115,6 +124,10 @@ async def _measure(endpoint: str, report: Callable[[str], None]) -> list[Figure]
         figures = await _steps(bench)
         report("wakes")
         figures += await _wakes(bench)
+        report("others")
+        figures += await _others(bench)
+        report(f"tags of {CROWD} workflows")
+        figures += await _tags(bench)
         report("an order")
         return figures + await _order(bench)
 
@@ -195,6 +208,82 @@ async def _wakes(bench: _Bench) -> list[Figure]:
         ),
         Figure(name="read_units_load_short", value=ledger.read_units("napper claim 2"), unit="units"),
     ]
+
+
+async def _claimed(bench: _Bench, workflow_id: str) -> DynamoDriver:
+    claim = await bench.store.claim(workflow_id)
+    if not isinstance(claim, Claimed):
+        raise BenchFailedError(f"{workflow_id} cannot be claimed: {claim}")
+    return claim.driver
+
+
+async def _others(bench: _Bench) -> list[Figure]:
+    """What a workflow does to others, a commit each: a child, a signal, a wait for an end, an end that is told."""
+    for workflow_id in ("parent", "plain"):
+        await bench.store.start(workflow_id=workflow_id, type="steps", input=encode(None))
+    parent, plain = await _claimed(bench, "parent"), await _claimed(bench, "plain")
+    puts = [(b"k", b"v")]
+    child = Child(workflow_id="child", workflow_type="steps", workflow_input=encode(None))
+    message = Message(id="m", name="news", body=encode(1), sent_at=0)
+    ended = Commit(puts=puts, alarm=Alarm(None), state=WorkflowState.COMPLETED)
+
+    async def cost_of(driver: DynamoDriver, commit: Commit) -> float:
+        bench.ledger.purpose = f"others {len(bench.ledger.charges)}"
+        await driver.commit(commit)
+        return bench.ledger.write_units(bench.ledger.purpose)
+
+    step = await cost_of(parent, Commit(puts=puts))
+    costs = {
+        "child": await cost_of(parent, Commit(puts=puts, children=[child])) - step,
+        "signal": await cost_of(parent, Commit(puts=puts, outgoing=[Outgoing(workflow_id="plain", message=message)]))
+        - step,
+    }
+    awaits = await cost_of(parent, Commit(puts=puts, yields=True, awaited=("child",), state=WorkflowState.SLEEPING))
+    costs["wait_for_an_end"] = awaits - YIELD_UNITS_MAX
+    told = await cost_of(await _claimed(bench, "child"), ended)
+    costs["telling_an_end"] = told - await cost_of(plain, ended)
+    return [Figure(name=f"write_units_{name}", value=value, unit="units") for name, value in costs.items()]
+
+
+async def _tags(bench: _Bench) -> list[Figure]:
+    """What tags cost to have, and to look for among many."""
+    ledger = bench.ledger
+    costs = []
+    for number, tags in enumerate(({}, {"a": "1"}, {"a": "1", "b": "2"})):
+        ledger.purpose = f"tagged {number}"
+        await bench.store.start(workflow_id=f"tagged-{number}", type="steps", input=encode(None), tags=tags)
+        costs.append(ledger.write_units(ledger.purpose))
+    ledger.purpose = "crowd"
+    heads = [
+        Head(workflow_id=f"w{number:05d}", type="crowd", tags=_crowd_tags(number), created_at=0, updated_at=0)
+        for number in range(CROWD)
+    ]
+    table = Table(ledger, TABLE, bench.clock, random=lambda: 0.5)
+    await table.batch_write([item for head in heads for item in tag_items(head)], [])
+    looks = {
+        "one": {"order": "07000"},
+        "ten": {"day": "7", "tenant": "one"},
+        "one_the_wrong_way_round": {"tenant": "one", "order": f"{CROWD - 1:05d}"},
+    }
+    for name, tags in looks.items():
+        ledger.purpose = f"find {name}"
+        await bench.store.find("crowd", tags, limit=10)
+    return [
+        Figure(name="write_units_start_a_tag", value=costs[2] - costs[1], unit="units", note="and as many at its end"),
+        *(
+            Figure(
+                name=f"read_units_find_{name}_of_{CROWD}",
+                value=ledger.read_units(f"find {name}"),
+                unit="units",
+                note=", ".join(f"{key}={value}" for key, value in tags.items()),
+            )
+            for name, tags in looks.items()
+        ),
+    ]
+
+
+def _crowd_tags(number: int) -> dict[str, str]:
+    return {"tenant": "one", "order": f"{number:05d}", "day": f"{number % (CROWD // 10)}"}
 
 
 async def _order(bench: _Bench) -> list[Figure]:

@@ -6,11 +6,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from adapters.dynamodb.expressions import item_bytes
+from adapters.dynamodb.items import Head
+from adapters.dynamodb.limits import FIND_PAGE_ITEMS
 from adapters.dynamodb.store import NotDue
-from engine.commit import Alarm, Child, Commit, Publication
+from adapters.dynamodb.table import Table
+from adapters.dynamodb.tags import tag_items
+from engine.commit import Alarm, Child, Commit, Outgoing, Publication
+from engine.entry import Message
 from engine.lifecycle import WorkflowState
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from adapters.dynamodb.driver import DynamoDriver
     from tests.contract.aws import Place
 
@@ -37,7 +45,7 @@ async def test_a_start(ministack_place: Place) -> None:
 async def test_tags_a_place_and_children(ministack_place: Place) -> None:
     place = ministack_place
     driver = await place.started("first")
-    costs = []
+    costs: list[float] = []
     for tags, unique in (({"customer": "7"}, False), ({"customer": "7", "city": "Ulm"}, False), ({"a": "b"}, True)):
         before = place.store.meter.write_units
         workflow_id = f"w{len(costs)}"
@@ -55,6 +63,66 @@ async def test_tags_a_place_and_children(ministack_place: Place) -> None:
     assert await driver.peers.find("order", {"customer": "7"}, 10) == ["w0"]
     await driver.peers.peek("child")
     assert driver.meter.read_units - before == 2
+
+
+async def test_a_wait_for_an_end_and_the_end(ministack_place: Place) -> None:
+    place = ministack_place
+    parent = await place.started("parent")
+    children = [Child(workflow_id=f"c{number}", workflow_type="order", workflow_input=b"\x01") for number in range(4)]
+    await parent.commit(Commit(children=children))
+    awaits = Commit(puts=STEP.puts, yields=True, awaited=("c0",), state=WorkflowState.SLEEPING)
+    # A yield, 7; WAITS, 2; a note in the other's HEAD and one beside it, 2 each.
+    assert await cost_of(parent, awaits) == 7 + 2 + 4
+    ended = Commit(puts=STEP.puts, alarm=Alarm(None), state=WorkflowState.COMPLETED)
+    child = await place.claimed("c0")
+    # What it costs without anybody who waits; then the waiter's INBOX and its place in the index, and HEAD leaving it.
+    assert await cost_of(child, ended) == 9 + 5
+    parent = await place.claimed("parent")
+    several = Commit(puts=STEP.puts, yields=True, awaited=("c1", "c2", "c3"), state=WorkflowState.SLEEPING)
+    costs = [await cost_of(parent, several)]
+    place.clock.shift_ms += 60_000
+    await place.store.wake("parent")
+    costs.append(await cost_of(await place.claimed("parent"), several))
+    # Notes that stand are not left again.
+    assert costs == [9 + 2 + 4 * 3, 7]
+
+
+async def test_a_signal(ministack_place: Place) -> None:
+    place = ministack_place
+    sender = await place.started("sender")
+    await (await place.started("target")).commit(Commit(yields=True, names=()))
+    message = Message(id="m", name="go", body=bytes(100), sent_at=0)
+    costs = [
+        await cost_of(sender, Commit(puts=STEP.puts, outgoing=[Outgoing(workflow_id="target", message=message)]))
+        for _ in range(2)
+    ]
+    # A step, 4; the message, 2; a ticket, 1, and its place in the index, 1 or, where that moves, 2.
+    assert costs == [8, 9]
+
+
+async def test_what_it_costs_to_find_one_of_ten_thousand(ministack_place: Place) -> None:
+    place = ministack_place
+    puts: list[dict[str, Any]] = []
+    for number in range(10_000):
+        tags = {"tenant": "one", "order": f"{number:05d}", "day": f"{number % 1000}"}
+        head = Head(workflow_id=f"w{number:05d}", type="order", tags=tags, created_at=0, updated_at=0)
+        puts += tag_items(head)
+    table = Table(place.client, place.table, place.clock, random=lambda: 0.0)
+    for first in range(0, len(puts), 2500):
+        await table.batch_write(puts[first : first + 2500], [])
+
+    async def found(tags: dict[str, str], limit: int) -> tuple[int, int]:
+        place.client.calls.clear()
+        ids = await place.store.find("order", tags, limit=limit)
+        return len(ids), len(place.client.calls)
+
+    assert await found({"order": "07000"}, 10) == (1, 1)
+    assert await found({"day": "7", "tenant": "one"}, 10) == (10, 1)
+    assert await found({"tenant": "one"}, 1) == (1, 1)
+    # The other way round every item of the tenant is read.
+    assert await found({"tenant": "one", "order": "09999"}, 1) == (1, 10_000 // FIND_PAGE_ITEMS)
+    of_the_tenant = sum(item_bytes(item) for item in puts if item["pk"]["S"].endswith("=one"))
+    assert 150 < of_the_tenant / 4096 < 250
 
 
 async def test_a_claim_a_step_a_yield_and_an_end(ministack_place: Place) -> None:
