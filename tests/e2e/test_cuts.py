@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 SOON_S = 30
 """Seconds that anything here may take: a lease, some patience of the sweeper, and a busy machine."""
 
+SLEEP_S = 2
+"""Seconds that take an alarm; one second is at the edge of what is waited for in memory."""
+
 FENCED = "#epoch = :epoch AND #seq = :seq"
 """What a commit says and a start does not."""
 
@@ -56,7 +59,7 @@ def dead(frail: Make, wire: Wire, frail_stack: LocalStack) -> dict[str, Probe]:
     for moment, (operation, also, is_done) in moments.items():
         found[moment] = frail("resting", f"dies {moment}")
         held = wire.hold(of(found[moment], operation, also), is_done=is_done)
-        found[moment].started(sleep_s=1)
+        found[moment].started(sleep_s=SLEEP_S)
         kill_holder_of(held, found[moment])
     asleep = found["after its yield"].known()
     assert (asleep["state"], asleep["is_running"], asleep["deaths"]) == ("sleeping", False, 0)
@@ -87,11 +90,11 @@ def test_sqs_takes_no_message_for_a_while(frail: Make, frail_stack: LocalStack, 
     told.wait_for("word")
     alarmed = frail("resting", "alarmed without SQS")
     with wire.cut(of(alarmed, "SendMessage", "alarm_at")):
-        alarmed.started(sleep_s=1)
+        alarmed.started(sleep_s=SLEEP_S)
         until(lambda: sweep(frail_stack) and alarmed.told("alarm not armed"), SOON_S, "the alarm is refused")
         with wire.cut(lambda call: call.service == "sqs"):
             # Nobody outside notices: what is stored is acknowledged.
-            started = frail("resting", "started without SQS").started(sleep_s=1)
+            started = frail("resting", "started without SQS").started(sleep_s=SLEEP_S)
             assert told.send("word", "end", key="once").status == 202
             assert told.send("word", "end", key="once").json()["duplicate"]
             # Long enough that all are overdue, and that a sweep has tried and failed.
