@@ -9,24 +9,19 @@ from __future__ import annotations
 
 import zlib
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import urlsplit
 
-import aiohttp
 import msgspec
-from aiohttp import ClientSession
-from botocore.exceptions import ClientError
-from yarl import URL
+from botocore.exceptions import ClientError, HTTPClientError
 
 from adapters.signing import Signer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from adapters.http_reply import Reply
+    from adapters.posting import Poster
     from adapters.signing import Keys
     from engine.driver import Clock
-
-KEEP_ALIVE_S = 12.0
-"""Seconds that an idle connection is kept. Source: the same as aiobotocore; the services keep them longer."""
 
 _OK = 200
 
@@ -45,19 +40,17 @@ class Answerer(Protocol):
         """The answer; raises ``msgspec.MsgspecError`` where the body is none."""
 
 
-class Address(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a service is.
+class Service(msgspec.Struct, frozen=True, kw_only=True):
+    """Which service it is.
 
     Attributes:
-        endpoint: its URL.
+        name: its name in signatures, such as ``"dynamodb"``.
         region: its region.
-        service: its name in signatures, such as ``"dynamodb"``.
         target: what stands before an operation's name in the header ``X-Amz-Target``.
     """
 
-    endpoint: str
+    name: str
     region: str
-    service: str
     target: str
 
 
@@ -65,43 +58,41 @@ class ShortWay:
     """Calls one service, each once: who calls decides about trying again.
 
     Args:
-        http: what carries the requests; it is not closed here.
-        address: where the service is.
+        poster: carries the requests to where the service is.
+        service: which it is.
         credentials: as whom.
         clock: dates requests.
         answerer: reads the bodies of answers.
         trace: the header that ties a call to the invocation it is made in, or None where there is none.
     """
 
-    __slots__ = ("_answerer", "_clock", "_credentials", "_http", "_signer", "_target", "_trace", "_url")
+    __slots__ = ("_answerer", "_clock", "_credentials", "_poster", "_signer", "_target", "_trace")
 
     def __init__(
         self,
-        http: ClientSession,
-        address: Address,
+        poster: Poster,
+        service: Service,
         credentials: Credentials,
         clock: Clock,
         *,
         answerer: Answerer,
         trace: Callable[[], str | None] = lambda: None,
     ) -> None:
-        url = urlsplit(address.endpoint)
-        path = url.path or "/"
-        self._http = http
+        address = poster.address
+        self._poster = poster
         self._credentials = credentials
         self._clock = clock
         self._answerer = answerer
         self._trace = trace
-        self._target = address.target
-        self._url = URL(f"{url.scheme}://{url.netloc}{path}", encoded=True)
-        self._signer = Signer(service=address.service, region=address.region, host=url.netloc, path=path)
+        self._target = service.target
+        self._signer = Signer(service=service.name, region=service.region, host=address.netloc, path=address.path)
 
     async def call(self, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The answer of one call.
 
         Raises:
             ClientError: the service refuses; what it says is in ``response``, as from the generic client.
-            aiohttp.ClientError, TimeoutError, OSError: no answer came, or a damaged one.
+            botocore.exceptions.BotoCoreError: no answer came, or a damaged one; which of them, as ``Poster.post`` says.
         """
         body = msgspec.json.encode(arguments)
         headers = {"content-type": "application/x-amz-json-1.0", "x-amz-target": f"{self._target}.{operation}"}
@@ -110,43 +101,27 @@ class ShortWay:
         trace = self._trace()
         if trace:
             signed["x-amzn-trace-id"] = trace
-        async with self._http.post(self._url, data=body, headers=signed, allow_redirects=False) as response:
-            told = await response.read()
-        _check(told, response.headers.get("x-amz-crc32"))
-        if response.status != _OK:
-            raise self._refusal(operation, response.status, told)
+        reply = await self._poster.post(signed, body)
+        _check(reply)
+        if reply.status != _OK:
+            raise self._refusal(operation, reply)
         try:
-            return self._answerer(told)
+            return self._answerer(reply.body)
         except msgspec.MsgspecError as error:
-            raise aiohttp.ClientPayloadError(f"the answer to {operation} cannot be read: {error}") from error
+            raise HTTPClientError(error=f"the answer to {operation} cannot be read: {error}") from error
 
-    def _refusal(self, operation: str, status: int, body: bytes) -> ClientError:
+    def _refusal(self, operation: str, reply: Reply) -> ClientError:
         try:
-            told = self._answerer(body)
+            told = self._answerer(reply.body)
         except msgspec.MsgspecError:
             # A load balancer's page: what counts is the status.
             told = {}
         code = str(told.pop("__type", "")).rpartition("#")[2].partition(":")[0]
         error = {"Code": code, "Message": told.pop("message", None) or told.pop("Message", "")}
-        return ClientError({**told, "Error": error, "ResponseMetadata": {"HTTPStatusCode": status}}, operation)
+        return ClientError({**told, "Error": error, "ResponseMetadata": {"HTTPStatusCode": reply.status}}, operation)
 
 
-def _check(body: bytes, checksum: str | None) -> None:
-    if checksum is not None and checksum != str(zlib.crc32(body)):
-        raise aiohttp.ClientPayloadError("an answer was damaged on its way")
-
-
-def open_http(*, connect_timeout_s: float, read_timeout_s: float, connections_max: int, tls: Any) -> ClientSession:
-    """What carries the requests of a process to each service, at most ``connections_max`` at once to each.
-
-    ``tls`` is the context for HTTPS; whoever calls closes the answer.
-    """
-    return ClientSession(
-        connector=aiohttp.TCPConnector(
-            limit=0, limit_per_host=connections_max, keepalive_timeout=KEEP_ALIVE_S, ssl=tls
-        ),
-        timeout=aiohttp.ClientTimeout(sock_connect=connect_timeout_s, sock_read=read_timeout_s),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        headers={"user-agent": "torpor", "accept-encoding": "identity"},
-        auto_decompress=False,
-    )
+def _check(reply: Reply) -> None:
+    checksum = reply.headers.get("x-amz-crc32")
+    if checksum is not None and checksum != str(zlib.crc32(reply.body)):
+        raise HTTPClientError(error="an answer was damaged on its way")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import hmac
 from datetime import UTC, datetime
@@ -47,7 +48,7 @@ class Signer:
 
     def signed(self, keys: Keys, headers: Mapping[str, str], body: bytes, now: int) -> dict[str, str]:
         """``headers`` (names in lower case) with those that prove whose request it is, at ``now`` in milliseconds."""
-        at = datetime.fromtimestamp(now // 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
+        at = _date(now // 1000)
         day = at[:8]
         told = {**headers, "host": self._host, "x-amz-date": at}
         if keys.token:
@@ -70,3 +71,8 @@ class Signer:
                 key = hmac.digest(key, part.encode(), "sha256")
             self._made_for, self._key = (secret, day), key
         return self._key
+
+
+@functools.lru_cache(maxsize=1)
+def _date(now_s: int) -> str:
+    return datetime.fromtimestamp(now_s, UTC).strftime("%Y%m%dT%H%M%SZ")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Protocol
 
-import aiohttp
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 from msgspec import Struct
 
 from adapters.outages import outages_of
@@ -44,7 +43,7 @@ class ShortSqs:
         """See ``SqsClient``."""
         try:
             return await self._way.call("SendMessage", arguments)
-        except (ClientError, aiohttp.ClientError, TimeoutError, OSError):
+        except (ClientError, BotoCoreError):
             return await self._generic.send_message(**arguments)
 
 

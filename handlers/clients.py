@@ -16,7 +16,8 @@ from botocore.utils import get_environ_proxies
 
 from adapters import sqs
 from adapters.dynamodb import client as dynamodb
-from adapters.short_way import Address, ShortWay, open_http
+from adapters.posting import Address, Limits, Poster
+from adapters.short_way import Service, ShortWay
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +34,8 @@ that a frozen process kept may be dead."""
 CONNECTIONS_MAX = 50
 """Connections to one service. Design choice: a batch of workflows whose branches all commit at once."""
 
+_LIMITS = Limits(connect_timeout_s=CONNECT_TIMEOUT_S, read_timeout_s=READ_TIMEOUT_S, connections_max=CONNECTIONS_MAX)
+
 
 class Clients:
     """One process's clients: each is made when first asked for, on the process's loop, and kept.
@@ -48,7 +51,6 @@ class Clients:
         self._open = AsyncExitStack()
         self._generic: dict[str, Any] = {}
         self._short: dict[str, Any] = {}
-        self._http: Any = None
 
     async def generic(self, service: str) -> Any:
         """The aiobotocore client of a service."""
@@ -83,17 +85,11 @@ class Clients:
         credentials = await _session().get_credentials()
         if credentials is None or get_environ_proxies(endpoint):
             return None
-        if self._http is None:
-            tls = await asyncio.to_thread(_tls) if endpoint.startswith("https:") else False
-            http = open_http(
-                connect_timeout_s=CONNECT_TIMEOUT_S,
-                read_timeout_s=READ_TIMEOUT_S,
-                connections_max=CONNECTIONS_MAX,
-                tls=tls,
-            )
-            self._http = await self._open.enter_async_context(http)
-        address = Address(endpoint=endpoint, region=generic.meta.region_name, service=service, target=target)
-        return ShortWay(self._http, address, credentials, self._clock, answerer=answerer, trace=self._trace)
+        tls = await asyncio.to_thread(_tls) if endpoint.startswith("https:") else None
+        poster = Poster(Address.of(endpoint, tls), _LIMITS, self._clock)
+        self._open.push_async_callback(poster.close)
+        about = Service(name=service, region=generic.meta.region_name, target=target)
+        return ShortWay(poster, about, credentials, self._clock, answerer=answerer, trace=self._trace)
 
     async def close(self) -> None:
         """Close them all; for tests and tools."""
@@ -106,6 +102,7 @@ def _session() -> Any:
     return get_session()
 
 
+@functools.cache
 def _tls() -> ssl.SSLContext:
     """Trusts whom the generic client trusts."""
     return ssl.create_default_context(cafile=get_cert_path(_session().get_config_variable("ca_bundle") or True))

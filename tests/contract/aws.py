@@ -15,14 +15,13 @@ from botocore.exceptions import ClientError
 from adapters.dynamodb.client import TARGET, DynamoClient, read_answer
 from adapters.dynamodb.schema import TABLE_DEFINITION
 from adapters.dynamodb.store import Claimed, Store
-from adapters.short_way import Address, ShortWay, open_http
+from adapters.posting import Address, Limits, Poster
+from adapters.short_way import Service, ShortWay
 from engine.clock import SystemClock
 from engine.ids import Ids
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
-
-    from aiohttp import ClientSession
 
     from adapters.dynamodb.driver import DynamoDriver
     from engine.driver import Timer
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 # One session: it keeps the service's model, which takes longer to read than any test.
 _SESSION = get_session()
 _NUMBERS = itertools.count(1)
+_LIMITS = Limits(connect_timeout_s=5, read_timeout_s=20, connections_max=50)
 _CONFIG = AioConfig(retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=20)
 
 
@@ -181,14 +181,12 @@ class Shortened:
 @contextlib.asynccontextmanager
 async def place_on(endpoint: str, *, by_short_way: bool = False) -> AsyncIterator[Place]:
     """A place on an emulator, reached by the short way, or by the generic client, which checks the form of requests."""
-    async with client_of("dynamodb", endpoint) as client, _http() as http:
+    async with client_of("dynamodb", endpoint) as client, contextlib.AsyncExitStack() as opened:
         table = f"contract-{next(_NUMBERS)}"
         await client.create_table(TableName=table, **TABLE_DEFINITION)
-        address = Address(endpoint=endpoint, region="eu-west-1", service="dynamodb", target=TARGET)
-        way = ShortWay(http, address, AioCredentials("test", "test"), SystemClock(), answerer=read_answer)
+        poster = Poster(Address.of(endpoint), _LIMITS, SystemClock())
+        opened.push_async_callback(poster.close)
+        service = Service(name="dynamodb", region="eu-west-1", target=TARGET)
+        way = ShortWay(poster, service, AioCredentials("test", "test"), SystemClock(), answerer=read_answer)
         called = Shortened(DynamoClient(way), client) if by_short_way else client
         yield Place(Faults(called), table, ShiftedClock())
-
-
-def _http() -> ClientSession:
-    return open_http(connect_timeout_s=5, read_timeout_s=20, connections_max=50, tls=False)

@@ -10,21 +10,21 @@ import zlib
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import aiohttp
 import botocore.auth
 import botocore.session
 import pytest
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials as BotocoreCredentials
 from botocore.credentials import ReadOnlyCredentials
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, ReadTimeoutError
 from botocore.parsers import create_parser
 from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.dynamodb import client as dynamodb
 from adapters.dynamodb.errors import Verdict, judge
-from adapters.short_way import Address, ShortWay, open_http
+from adapters.posting import Address, Limits, Poster
+from adapters.short_way import Service, ShortWay
 from adapters.signing import Signer
 from adapters.sqs import ShortSqs
 from engine.clock import SystemClock
@@ -33,6 +33,8 @@ from engine.virtual_clock import VirtualClock
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+LIMITS = Limits(connect_timeout_s=1, read_timeout_s=0.3, connections_max=2)
+DYNAMODB = Service(name="dynamodb", region="r", target=dynamodb.TARGET)
 NOW = 1_800_000_000_000
 HEADERS = {"content-type": "application/x-amz-json-1.0", "x-amz-target": "DynamoDB_20120810.PutItem"}
 
@@ -164,7 +166,7 @@ def test_what_a_batch_left_undone_can_be_asked_again(item: dict[str, Any]) -> No
 # --- over a wire --------------------------------------------------------------------------------------------------
 
 
-class Service:
+class Peer:
     """A service that answers each request with the next of ``answers``; an answer that is None is silence."""
 
     def __init__(self, *answers: tuple[int, bytes, dict[str, str]] | None) -> None:
@@ -195,29 +197,28 @@ class Service:
 
 
 @contextlib.asynccontextmanager
-async def way_to(service: Service, **more: Any) -> AsyncIterator[ShortWay]:
+async def way_to(service: Peer, **more: Any) -> AsyncIterator[ShortWay]:
     server = await asyncio.start_server(service.accept, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    address = Address(endpoint=f"http://127.0.0.1:{port}", region="r", service="dynamodb", target=dynamodb.TARGET)
-    http = open_http(connect_timeout_s=1, read_timeout_s=0.3, connections_max=2, tls=False)
-    async with server, http:
-        yield ShortWay(http, address, Keys("token"), SystemClock(), answerer=dynamodb.read_answer, **more)
-        await http.close()
+    poster = Poster(Address.of(f"http://127.0.0.1:{port}"), LIMITS, SystemClock())
+    async with server:
+        yield ShortWay(poster, DYNAMODB, Keys("token"), SystemClock(), answerer=dynamodb.read_answer, **more)
+        await poster.close()
         for task in service.tasks:
             task.cancel()
         await asyncio.gather(*service.tasks)
 
 
 async def refused(*answers: tuple[int, bytes, dict[str, str]] | None) -> Exception:
-    async with way_to(Service(*answers)) as way:
-        with pytest.raises((ClientError, aiohttp.ClientError, TimeoutError, OSError)) as caught:
+    async with way_to(Peer(*answers)) as way:
+        with pytest.raises((ClientError, BotoCoreError)) as caught:
             await dynamodb.DynamoClient(way).update_item(TableName="t")
     error: Exception = caught.value
     return error
 
 
 async def test_a_call_says_what_it_is_and_for_which_invocation() -> None:
-    service = Service((200, b'{"Attributes": {"n": {"N": "1"}, "b": {"B": "AAE="}}}', {}))
+    service = Peer((200, b'{"Attributes": {"n": {"N": "1"}, "b": {"B": "AAE="}}}', {}))
     async with way_to(service, trace=lambda: "Root=1-2") as way:
         answer = await dynamodb.DynamoClient(way).update_item(TableName="t", Key={"pk": {"B": b"\0\1"}})
     assert answer == {"Attributes": {"n": {"N": "1"}, "b": {"B": b"\0\1"}}}
@@ -231,13 +232,13 @@ async def test_a_call_says_what_it_is_and_for_which_invocation() -> None:
 
 async def test_connections_are_kept() -> None:
     answer: tuple[int, bytes, dict[str, str]] = (200, b"{}", {})
-    service = Service(answer, answer, answer)
+    service = Peer(answer, answer, answer)
     opened = 0
 
     async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal opened
         opened += 1
-        await Service.serve(service, reader, writer)
+        await Peer.serve(service, reader, writer)
 
     service.serve = count  # type: ignore[method-assign]
     async with way_to(service) as way:
@@ -297,7 +298,7 @@ async def test_what_a_failure_means(answer: tuple[int, bytes, dict[str, str]] | 
 
 async def test_an_answer_that_is_whole_passes_its_checksum() -> None:
     body = b'{"Item": {}}'
-    async with way_to(Service((200, body, {"x-amz-crc32": str(zlib.crc32(body))}))) as way:
+    async with way_to(Peer((200, body, {"x-amz-crc32": str(zlib.crc32(body))}))) as way:
         assert await way.call("GetItem", {}) == {"Item": {}}
 
 
@@ -305,23 +306,21 @@ async def test_silence_is_a_lost_answer_and_a_closed_door_is_none() -> None:
     async def never(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(2)
 
-    service = Service()
+    service = Peer()
     service.serve = never  # type: ignore[method-assign, assignment]
     async with way_to(service) as way:
-        with pytest.raises(TimeoutError) as caught:
+        with pytest.raises(ReadTimeoutError) as caught:
             await way.call("GetItem", {})
     assert judge(caught.value) is Verdict.LOST
-    http = open_http(connect_timeout_s=1, read_timeout_s=0.3, connections_max=2, tls=False)
-    address = Address(endpoint="http://127.0.0.1:1", region="r", service="dynamodb", target=dynamodb.TARGET)
-    async with http:
-        way = ShortWay(http, address, Keys(), SystemClock(), answerer=dynamodb.read_answer)
-        with pytest.raises(aiohttp.ClientConnectorError) as closed:
-            await way.call("GetItem", {})
+    poster = Poster(Address.of("http://127.0.0.1:1"), LIMITS, SystemClock())
+    way = ShortWay(poster, DYNAMODB, Keys(), SystemClock(), answerer=dynamodb.read_answer)
+    with pytest.raises(EndpointConnectionError) as closed:
+        await way.call("GetItem", {})
     assert judge(closed.value) is Verdict.RETRY
 
 
 async def test_what_cannot_be_said_in_utf_8_is_given_up() -> None:
-    async with way_to(Service()) as way:
+    async with way_to(Peer()) as way:
         with pytest.raises(UnicodeEncodeError) as caught:
             await way.call("GetItem", {"Key": {"pk": {"S": "\ud800"}}})
     assert judge(caught.value) is Verdict.FINAL
@@ -346,7 +345,7 @@ async def test_a_wake_that_the_short_way_loses_goes_the_long_one(
     answer: tuple[int, bytes, dict[str, str]] | None,
 ) -> None:
     generic = Generic()
-    async with way_to(Service(answer)) as way:
+    async with way_to(Peer(answer)) as way:
         await ShortSqs(way, generic).send_message(QueueUrl="q", MessageBody="m")
     is_lost = answer is None or answer[0] != 200
     assert generic.sent == ([{"QueueUrl": "q", "MessageBody": "m"}] if is_lost else [])
