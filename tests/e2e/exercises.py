@@ -171,6 +171,11 @@ def signal(hand: Hand) -> Callable[[], Any]:
     return lambda: hand.start("signalling", input={"to": target.id})
 
 
+def signal_by_type(hand: Hand) -> Callable[[], Any]:
+    hand.call("POST", "/workflows/patient", {"id": f"{hand.id}-target", "input": {}, "start_at": FAR})
+    return lambda: hand.start("signalling", input={"type": "patient"})
+
+
 def replay(hand: Hand) -> Callable[[], Any]:
     hand.started("bulky")
     hand.waits("completed")
@@ -247,6 +252,7 @@ EXERCISES: dict[Grant, Callable[[Hand], Callable[[], Any]]] = {
     ("WorkerRole", "Store", "dynamodb:PutItem"): receive,
     ("WorkerRole", "Store", "dynamodb:Query"): wait_far,
     ("WorkerRole", "Store", "dynamodb:UpdateItem"): wait_far,
+    ("WorkerRole", "List", "dynamodb:Query"): signal_by_type,
     ("WorkerRole", "Wakes", "sqs:SendMessage"): sleep,
     ("WorkerRole", "Alarms", "scheduler:CreateSchedule"): wait_far,
     ("WorkerRole", "Alarms", "scheduler:UpdateSchedule"): wait_far_again,

@@ -82,6 +82,23 @@ def test_a_worker_may_publish_and_the_bus_may_send(stack: LocalStack) -> None:
     assert not [line for line in stack.logs("worker") if "publications lost" in line]
 
 
+def test_a_family_runs_to_its_end(stack: LocalStack) -> None:
+    for workflow_id in ("mother", "father"):
+        call(stack, "POST", "/workflows/parent", {"id": workflow_id, "input": {}})
+    for _ in range(int(ENDED_WITHIN_S / POLL_S)):
+        found = call(stack, "GET", "/workflows?type=child&tag=of=one")["workflows"]
+        shared = call(stack, "GET", "/workflows?type=child&tag=of=all")["workflows"]
+        if (len(found), len(shared)) == (2, 1):
+            break
+        wait(POLL_S)
+    for _ in range(2):
+        # The second goes to the other: the first has ended by then, or takes no more than one.
+        sent = call(stack, "POST", "/signals/word", {"type": "child", "tags": {"of": "one"}, "body": "x"})
+        assert ending(stack, sent["workflow_id"])["output"] == "x"
+    call(stack, "POST", "/signals/word", {"type": "child", "tags": {"of": "all"}, "body": "y"})
+    assert [ending(stack, workflow_id)["output"] for workflow_id in ("mother", "father")] == [["x", "y"]] * 2
+
+
 def test_the_sweeper_may_sweep(stack: LocalStack) -> None:
     answer = stack.client("lambda").invoke(FunctionName=stack.outputs["SweeperFunction"], Payload=b"{}")
     assert "FunctionError" not in answer, answer["Payload"].read()

@@ -12,9 +12,10 @@ BIG_BYTES = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Errand:
-    """Whom to signal, where it signals."""
+    """Whom to signal, where it signals: by id, or the first of a type."""
 
     to: str = ""
+    type: str = ""
 
 
 @workflow("patient")
@@ -43,5 +44,21 @@ async def bulky(ctx: Context, _errand: Errand) -> None:
 
 @workflow("signalling")
 async def signalling(ctx: Context, errand: Errand) -> bool:
-    """A message to another workflow."""
+    """A message to another workflow, or to whichever is the first of a type."""
+    if errand.type:
+        return await ctx.signal("word", type=errand.type)
     return await ctx.signal("word", to=errand.to)
+
+
+@workflow("child")
+async def child(ctx: Context, _errand: Errand) -> str:
+    """What it hears, once somebody says a word to it."""
+    return str((await ctx.queue.next("word", ["word"])).body)
+
+
+@workflow("parent")
+async def parent(ctx: Context, errand: Errand) -> list[str]:
+    """Two children, of which one may be somebody else's, and what they come to."""
+    own = await ctx.dispatch("child", errand, tags={"of": "one"})
+    shared = await ctx.dispatch("child", errand, tags={"of": "all"}, unique=True)
+    return [await ctx.output(own, returns=str), await ctx.output(shared, returns=str)]
