@@ -26,6 +26,7 @@ PLAIN: Final = Plain.PLAIN
 
 _UNDECLARED = (Any, object, Never, NoReturn)
 _returns: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+_inputs: WeakKeyDictionary[Any, dict[int, Any]] = WeakKeyDictionary()
 
 
 def return_type(fn: Callable[..., Any]) -> Any:
@@ -49,8 +50,17 @@ def return_type(fn: Callable[..., Any]) -> Any:
 
 def input_type(fn: Callable[..., Any], position: int) -> Any:
     """What ``fn`` declares for the argument at ``position`` of a call; PLAIN where it says nothing, or takes none."""
+    try:
+        return _inputs[fn][position]
+    except (KeyError, TypeError):
+        pass
     name = _parameter_name(fn, position)
-    return PLAIN if name is None else _resolve(_function(fn), name)
+    declared = PLAIN if name is None else _resolve(_function(fn), name)
+    if declared is not PLAIN:
+        # What cannot be resolved yet may be, once an enclosing function has gone on.
+        with contextlib.suppress(TypeError):
+            _inputs.setdefault(fn, {})[position] = declared
+    return declared
 
 
 def _function(fn: Any) -> Any:

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _BOTH = 2
+_known: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 
 def takes_state(fn: Callable[..., Any]) -> bool:
     """Whether ``fn`` takes a second positional argument besides the context."""
+    try:
+        return _known[fn]
+    except (KeyError, TypeError):
+        pass
+    takes = _looks(fn)
+    with contextlib.suppress(TypeError):
+        # What is not hashable or weakly referable is looked at anew each time.
+        _known[fn] = takes
+    return takes
+
+
+def _looks(fn: Callable[..., Any]) -> bool:
     try:
         parameters = inspect.signature(fn).parameters.values()
     except (TypeError, ValueError):

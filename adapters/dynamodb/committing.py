@@ -104,12 +104,15 @@ class Committer:
 
     async def _commit(self, commit: Commit) -> None:
         births = Births(self._connection, self._hold.head, commit.children)
-        # Refuse what is too large before tickets are taken for it.
-        draft = self._plan(commit, [self._posted(outgoing, 0) for outgoing in commit.outgoing], births, ())
         began_at = self._clock.now()
-        await births.prepare()
-        posted = [await self._take_ticket(outgoing) for outgoing in commit.outgoing]
-        notes = await self._noted(commit, TRANSACTION_ACTIONS_MAX - len(draft.actions))
+        posted: list[Posted] = []
+        notes: list[str] = []
+        if commit.outgoing or commit.children or commit.awaited:
+            # Refuse what is too large before tickets are taken for it.
+            draft = self._plan(commit, [self._posted(outgoing, 0) for outgoing in commit.outgoing], births, ())
+            await births.prepare()
+            posted = [await self._take_ticket(outgoing) for outgoing in commit.outgoing]
+            notes = await self._noted(commit, TRANSACTION_ACTIONS_MAX - len(draft.actions))
         plan = await self._written(commit, posted, births, notes)
         self._accept(plan, commit)
         if plan.head.state in ENDED and plan.head.waited:
