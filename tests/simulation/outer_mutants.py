@@ -98,7 +98,7 @@ def _every_start_is_new() -> list[Patch]:
 
 
 def _key_not_minded() -> list[Patch]:
-    return [(operations, "_message_id", lambda _call: None)]
+    return [(operations, "message_id_of", lambda _call: None)]
 
 
 def _no_duplicate() -> list[Patch]:
