@@ -339,18 +339,18 @@ async def check_all_over(place: Place) -> None:
     assert await due_now(place) == set()
 
 
-async def test_a_family_ends_whoever_dies_at_whatever_call(moto_place: Place) -> None:
-    count = await life(moto_place, dies_at=None, is_done=False)
-    await check_all_over(moto_place)
+async def test_a_family_ends_whoever_dies_at_whatever_call(ministack_place: Place) -> None:
+    count = await life(ministack_place, dies_at=None, is_done=False)
+    await check_all_over(ministack_place)
     assert count > 20
     for dies_at in range(count):
         for is_done in (False, True):
             for workflow_id in ("parent", "one", "two"):
-                for sort_key in await moto_place.items(workflow_id):
+                for sort_key in await ministack_place.items(workflow_id):
                     key = {"pk": {"S": workflow_id}, "sk": {"S": sort_key}}
-                    await moto_place.client.delete_item(TableName=moto_place.table, Key=key)
-            await life(moto_place, dies_at=dies_at, is_done=is_done)
+                    await ministack_place.client.delete_item(TableName=ministack_place.table, Key=key)
+            await life(ministack_place, dies_at=dies_at, is_done=is_done)
             try:
-                await check_all_over(moto_place)
+                await check_all_over(ministack_place)
             except AssertionError as error:
                 raise AssertionError(f"died at call {dies_at}, {is_done=}") from error
