@@ -31,15 +31,19 @@ async def forget(
             is_done = await store.forget_history(workflow_id)
             logger.info("history forgotten", extra={"workflow_id": workflow_id, "is_done": is_done})
         else:
-            return await _purge(store, alarms, workflow_id, until=until, is_outlived=isinstance(claim, Outlived))
+            return await _purge(store, alarms, workflow_id, claim, until=until)
     except (OperatorError, CallerError, FencedError) as error:
         # It stays due, or somebody else is at it.
         logger.warning("purge cut short", extra={"workflow_id": workflow_id, **failures.told(error)})
     return ()
 
 
-async def _purge(store: Store, alarms: Alarms, workflow_id: str, *, until: int, is_outlived: bool) -> Collection[str]:
-    progress = await store.purge(workflow_id, until=until, is_outlived=is_outlived)
+async def _purge(
+    store: Store, alarms: Alarms, workflow_id: str, claim: Purging | Outlived, *, until: int
+) -> Collection[str]:
+    # What was claimed may be gone by now, and another workflow be there under its id.
+    is_outlived = isinstance(claim, Outlived)
+    progress = await store.purge(workflow_id, until=until, is_outlived=is_outlived, is_begun=not is_outlived)
     if progress.again_at is not None:
         with failures.losing_nothing("alarm not armed", workflow_id):
             await alarms.arm(workflow_id, progress.again_at)

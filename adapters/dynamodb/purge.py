@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 _ENDED_VALUES = {f":{state}": text(state) for state in sorted(ENDED)}
 _HAS_ENDED = Condition(f"attribute_exists(#pk) AND #state IN ({', '.join(_ENDED_VALUES)})", _ENDED_VALUES)
+_IS_BEGUN = Condition(f"{_HAS_ENDED.expression} AND attribute_exists(#purging_at)", _ENDED_VALUES)
 _BATCH_ITEMS = TRANSACTION_ACTIONS_MAX - 1
 _BATCH_BYTES = TRANSACTION_BYTES_MAX - TRANSACTION_RESERVE_BYTES
 
@@ -63,21 +64,30 @@ class Purge(Struct, frozen=True):
     told: tuple[str, ...] = ()
 
 
-async def purge(connection: Connection, workflow_id: str, *, until: int | None, is_outlived: bool = False) -> Purge:
+async def purge(
+    connection: Connection,
+    workflow_id: str,
+    *,
+    until: int | None,
+    is_outlived: bool = False,
+    is_begun: bool = False,
+) -> Purge:
     """Delete everything of an ended workflow; to be called again at the answer's ``again_at`` until that is None.
 
     From the first call on the workflow is as good as gone, but that its id cannot be started anew before all is
     deleted. That takes until a minute after its end: so long a sender that took a ticket may still put its message.
     ``until`` (milliseconds) is when this call has to come back. ``is_outlived``: only where the while for which it was
-    to be kept is over, and no operator has it.
+    to be kept is over, and no operator has it. ``is_begun``: only where a purge was begun before; whoever goes on with
+    one may have been stalled until there is a later workflow of the same id, which has ended too.
 
     Raises:
         WorkflowNotFoundError: there is no such workflow, or nothing is left of it.
-        WorkflowNotEndedError: it has not ended, or not for so long; nothing was written.
+        WorkflowNotEndedError: it has not ended, or not for so long, or nobody has begun; nothing was written.
         FencedError: somebody else purges it.
     """
     check_id(workflow_id)
-    head = await _mark(connection, workflow_id, _outlived(connection.clock.now()) if is_outlived else _HAS_ENDED)
+    condition = _outlived(connection.clock.now()) if is_outlived else _IS_BEGUN if is_begun else _HAS_ENDED
+    head = await _mark(connection, workflow_id, condition)
     if head.is_unique and head.state is WorkflowState.FAILED:
         await _leave_place(connection, head)
     # Before their notes go with everything else.

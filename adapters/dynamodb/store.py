@@ -303,17 +303,21 @@ class Store:
         await control.cancel_with_rollback(self._connection, self._claims, workflow_id)
         return False
 
-    async def purge(self, workflow_id: str, *, until: int | None = None, is_outlived: bool = False) -> Purge:
+    async def purge(
+        self, workflow_id: str, *, until: int | None = None, is_outlived: bool = False, is_begun: bool = False
+    ) -> Purge:
         """Delete everything of an ended workflow; to be called again at the answer's ``again_at`` until that is None.
 
         ``until`` (milliseconds) is when this call has to come back. ``is_outlived``: only where the while for which it
-        was to be kept is over.
+        was to be kept is over. ``is_begun``: only where a purge was begun before.
 
         Raises:
             WorkflowNotFoundError: there is no such workflow, or nothing is left of it.
-            WorkflowNotEndedError: it has not ended, or not for so long; nothing was written.
+            WorkflowNotEndedError: it has not ended, or not for so long, or nobody has begun; nothing was written.
         """
-        return await purge(self._connection, workflow_id, until=until, is_outlived=is_outlived)
+        return await purge(
+            self._connection, workflow_id, until=until, is_outlived=is_outlived, is_begun=is_begun
+        )
 
     async def forget_history(self, workflow_id: str) -> bool:
         """Forget the history of an ended workflow whose time is over; False, and nothing is written, where it is not.

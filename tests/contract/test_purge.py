@@ -216,6 +216,26 @@ async def test_the_alarm_for_the_rest_of_a_purge_is_not_early(moto_place: Place)
     assert (await moto_place.store.purge("w")).again_at is None
 
 
+async def test_who_goes_on_with_a_purge_never_begins_one(moto_place: Place) -> None:
+    place = moto_place
+    await ended(place)
+    place.clock.shift_ms += OUTSTANDING_MAX_MS
+    with pytest.raises(WorkflowNotEndedError):
+        await place.store.purge("w", is_begun=True)
+
+    async def meanwhile() -> None:
+        # The one who goes on has seen that it is being purged, and is stalled; by now another one has lived and ended.
+        await purged(place)
+        await ended(place)
+
+    await place.store.purge("w", until=0)
+    assert await place.store.claim("w") == Purging()
+    place.client.plan["update_item"] = [meanwhile]
+    with pytest.raises(WorkflowNotEndedError):
+        await place.store.purge("w", is_begun=True)
+    assert await place.store.output("w") == b"\x01"
+
+
 async def test_a_purge_comes_back_when_its_time_is_up(moto_place: Place) -> None:
     await ended(moto_place, rows=220)
     moto_place.clock.shift_ms += OUTSTANDING_MAX_MS
