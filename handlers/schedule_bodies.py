@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from adapters.dynamodb.items import check_tags
 from engine.errors import InvalidScheduleError
-from engine.schedules.identity import schedule_id
+from engine.schedules.identity import NAME_CHARACTERS_MAX, instant_text, schedule_id
 from engine.schedules.record import Overlap, Spec
 from engine.schedules.timing import (
+    INSTANT_MS_MAX,
     UTC_NAME,
     At,
     Cron,
@@ -37,6 +39,9 @@ TIMINGS = ("cron", "every", "at")
 SPEC_MEMBERS = frozenset({*TIMINGS, "timezone", "start_at", "type", "input", "overlap", "catch_up", "tags"})
 FILLING_MEMBERS = frozenset({"from", "to", "overlap"})
 
+_OF_RUNS = {"schedule": "n" * NAME_CHARACTERS_MAX, "scheduled_at": instant_text(INSTANT_MS_MAX)}
+"""The tags that each run has beside those that are asked for, as long as they can be."""
+
 NEXT_TOLD = 5
 """Occurrences ahead that are told. Design choice."""
 
@@ -46,6 +51,7 @@ def spec_of(body: Mapping[str, Any], stored_input: Callable[[str, Any], bytes], 
 
     Raises:
         InvalidScheduleError: it cannot be.
+        InvalidIdError: no workflow could have these tags and those of a run.
         Problem: a member is not of its JSON type.
     """
     workflow_type = text(body.get("type"), "type")
@@ -56,12 +62,14 @@ def spec_of(body: Mapping[str, Any], stored_input: Callable[[str, Any], bytes], 
     timing.check()
     if timing.next_after(now_ms) is None:
         raise InvalidScheduleError("this has no occurrence ahead: give a time or an expression that comes")
+    tags = texts(body.get("tags"), "tags")
+    check_tags({**tags, **_OF_RUNS})
     spec = Spec(
         timing=timing,
         type=workflow_type,
         input=stored_input(workflow_type, body.get("input")),
         overlap=overlap_of(body.get("overlap")) or Overlap.SKIP,
-        tags=texts(body.get("tags"), "tags"),
+        tags=tags,
     )
     if body.get("catch_up") is not None:
         spec = replace(spec, catch_up_s=_seconds(body["catch_up"], "catch_up"))

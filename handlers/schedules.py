@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
-from engine.errors import StartConflictError, WorkflowEndedError, WorkflowNotFoundError
+from engine.errors import InvalidScheduleError, StartConflictError, WorkflowEndedError, WorkflowNotFoundError
 from engine.schedules import status
 from engine.schedules.commands import Command, Filling
 from engine.schedules.identity import SCHEDULE_TYPE, schedule_id, schedule_name
@@ -138,6 +138,8 @@ async def backfill(ports: Ports, call: Call) -> Answer:
     first_ms, last_ms = range_of(body, zone_name(schedule))
     filling = Filling(from_ms=first_ms, until_ms=last_ms, overlap=overlap_of(body.get("overlap")))
     filling.check(schedule.spec)
+    if last_ms > ports.clock.now():
+        raise InvalidScheduleError('"to" is still to come: a backfill makes up for a time that has passed')
     return await _tell(ports, call, Command.BACKFILL, asdict(filling))
 
 

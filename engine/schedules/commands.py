@@ -47,6 +47,8 @@ class Filling(Struct, frozen=True, kw_only=True):
 
     def check(self, spec: Spec) -> None:
         """Raise ``InvalidScheduleError`` where ``spec`` has no occurrence there, or too many."""
+        if self.from_ms < 0:
+            raise InvalidScheduleError("a backfill begins in 1970 at the earliest: give another from")
         most = limits.BACKFILL_OCCURRENCES_MAX
         found = sum(1 for _ in islice(upcoming(spec.timing, self.from_ms - 1, self.until_ms), most + 1))
         if not found:
@@ -77,7 +79,7 @@ def _obey(turn: Turn, name: str, body: Any, now_ms: int) -> None:
         case Command.TRIGGER:
             _trigger(turn, now_ms)
         case Command.BACKFILL:
-            turn.schedule = _with_backfill(schedule, fit(body, Filling))
+            turn.schedule = _with_backfill(schedule, fit(body, Filling), now_ms)
         case Command.UPDATE:
             turn.schedule = _updated(schedule, fit(body, Spec), now_ms)
 
@@ -95,10 +97,14 @@ def _trigger(turn: Turn, now_ms: int) -> None:
     turn.start(at_ms, is_watched=turn.schedule.spec.overlap is not Overlap.ALLOW)
 
 
-def _with_backfill(schedule: Schedule, asked: Filling) -> Schedule:
+def _with_backfill(schedule: Schedule, asked: Filling, now_ms: int) -> Schedule:
     if len(schedule.backfills) >= limits.BACKFILLS_MAX:
         raise InvalidScheduleError(f"{limits.BACKFILLS_MAX} backfills are to be done already")
     asked.check(schedule.spec)
+    if asked.until_ms > now_ms:
+        # What is still to come has its own time; started now, it would not be started then.
+        asked = replace(asked, until_ms=now_ms)
+        asked.check(schedule.spec)
     overlap = asked.overlap or schedule.spec.overlap
     made = Backfill(after_ms=asked.from_ms - 1, until_ms=asked.until_ms, overlap=overlap)
     return replace(schedule, backfills=[*schedule.backfills, made])

@@ -69,11 +69,12 @@ class Every(Struct, frozen=True, kw_only=True, tag="every"):
             _check_instant(self.anchor_ms)
 
     def next_after(self, at_ms: int) -> int | None:
-        """The first occurrence after ``at_ms`` (milliseconds since the epoch)."""
+        """The first occurrence after ``at_ms`` (milliseconds since the epoch), None where no date can say it."""
         interval_ms = self.interval_s * 1000
         anchor_ms = self.anchor_ms or 0
         passed = max(-1, (at_ms - anchor_ms) // interval_ms)
-        return anchor_ms + (passed + 1) * interval_ms
+        found = anchor_ms + (passed + 1) * interval_ms
+        return found if found <= INSTANT_MS_MAX else None
 
 
 class At(Struct, frozen=True, kw_only=True, tag="at"):

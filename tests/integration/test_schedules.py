@@ -64,6 +64,14 @@ def test_an_interval_is_the_same_one_although_it_was_given_its_anchor(driven: Dr
     assert driven.http.post("/schedules", {**asked, "every": 900}).status == 200
 
 
+def test_an_interval_that_ends_with_the_calendar_is_told_of(driven: Driven) -> None:
+    asked = {"name": "far", "every": "1d", "start_at": "9999-12-31T00:00:00Z", "type": "schedules-report", "input": {}}
+    assert driven.http.post("/schedules", asked).status == 201
+    driven.drain()
+    [told] = driven.http.get("/schedules").value["schedules"]
+    assert told["next"] == ["9999-12-31T00:00:00+00:00"]
+
+
 def test_a_schedule_obeys_over_http(driven: Driven) -> None:
     driven.http.post("/schedules", daily())
     driven.drain()
@@ -146,6 +154,8 @@ def test_a_schedule_that_has_ended_says_so(driven: Driven) -> None:
         ({"name": "x" * 101}, problems.INVALID_ID, "100"),
         ({"often": True}, problems.INVALID_BODY, "often"),
         ({"tags": {"a": 1}}, problems.INVALID_BODY, "tags"),
+        ({"tags": {f"t{number}": "" for number in range(15)}}, problems.INVALID_ID, "at most 16 tags"),
+        ({"tags": {"": "a"}}, problems.INVALID_ID, "tag name"),
     ],
 )
 def test_what_cannot_be_a_schedule_is_told_why(
@@ -165,6 +175,8 @@ def test_what_cannot_be_a_schedule_is_told_why(
         ({"from": "2026-11-07T00:00", "to": "2026-11-08T23:59"}, "no occurrence"),
         ({"from": "2000-01-01T00:00", "to": "2026-11-08T23:59"}, "more than 1000"),
         ({"from": "2026-11-02", "to": "2026-11-03", "overlap": "x"}, "overlap"),
+        ({"from": "0001-01-01T00:00Z", "to": "1971-01-01"}, "1970"),
+        ({"from": "9999-12-01", "to": "9999-12-31"}, "still to come"),
     ],
 )
 def test_a_backfill_that_cannot_be_is_told_why(driven: Driven, body: dict[str, Any], told: str) -> None:

@@ -271,6 +271,14 @@ async def test_a_backfill_makes_up_for_a_time_one_after_the_other_and_not_for_wh
     assert world.status.backfills == []
 
 
+async def test_a_backfill_does_not_start_what_is_still_to_come() -> None:
+    world = ScheduleWorld("2026-01-05T00:00:00Z")
+    world.create(spec(BERLIN))
+    world.tell("backfill", {"from_ms": ms("2026-01-04T00:00:00Z"), "until_ms": ms("2026-01-09T00:00:00Z")})
+    await world.until("2026-01-05T00:00:10Z")
+    assert world.runs == ["2026-01-04T01:30:00Z"]
+
+
 async def test_a_backfill_that_may_overlap_begins_at_once_in_several_turns() -> None:
     world = ScheduleWorld("2026-01-05T00:00:00Z", work_s=60)
     world.create(spec(BERLIN))
@@ -315,6 +323,8 @@ async def test_a_queue_is_held_while_paused() -> None:
         ("backfill", {"from_ms": 10**30, "until_ms": 10**31}),
         ("backfill", {"from_ms": -(10**18), "until_ms": 0}),
         ("backfill", {"from_ms": 0, "until_ms": 10**14}),
+        ("backfill", {"from_ms": 10**20, "until_ms": 10**20 + 10**5}),
+        ("backfill", {"from_ms": ms("2030-01-01T00:00:00Z"), "until_ms": ms("2030-01-01T00:05:00Z")}),
         ("update", "soon"),
         ("update", {"timing": {"type": "cron", "expression": "x", "zone": "UTC"}, "type": REPORT}),
         ("update", {"timing": {"type": "cron", "expression": "* * * * *", "zone": "Nowhere"}, "type": REPORT}),
