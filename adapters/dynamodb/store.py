@@ -315,9 +315,7 @@ class Store:
             WorkflowNotFoundError: there is no such workflow, or nothing is left of it.
             WorkflowNotEndedError: it has not ended, or not for so long, or nobody has begun; nothing was written.
         """
-        return await purge(
-            self._connection, workflow_id, until=until, is_outlived=is_outlived, is_begun=is_begun
-        )
+        return await purge(self._connection, workflow_id, until=until, is_outlived=is_outlived, is_begun=is_begun)
 
     async def forget_history(self, workflow_id: str) -> bool:
         """Forget the history of an ended workflow whose time is over; False, and nothing is written, where it is not.

@@ -87,7 +87,7 @@ class Operators:
         """Recover what counts as stalled: somebody has mended what killed it; sometimes, once, what has failed too."""
         may_recover = self._world.plan.chance("recovers") < RECOVER_SHARE
         while True:
-            await self._callers.pause(100)
+            await self._pause(100)
             if view.is_purged:
                 return
             error = view.stored_error() or {} if view.state == "failed" else {}
@@ -98,6 +98,10 @@ class Operators:
             elif view.has_ended:
                 return
 
+    async def _pause(self, delay_s: float) -> None:
+        """Wait for so long, and for longer in a world that lasts for days."""
+        await self._callers.pause(max(delay_s, self._world.timeline.now_s / 50))
+
     async def _recover(self, life: str) -> None:
         self._world.told.add(life)
         await self._callers.ask(self._call("POST", life, "recover"), refusals=(404,))
@@ -107,7 +111,7 @@ class Operators:
     async def _replay_some_time(self, story: Story, view: View) -> None:
         """Run it again from a step once it has ended as it should, and send again what it then asks for again."""
         while not (view.has_ended and self._callers.at_work[story.workflow_id] == 0):
-            await self._callers.pause(10 + self._callers.spread_s("replay"))
+            await self._pause(10 + self._callers.spread_s("replay"))
         if view.state == "cancelled" or (view.stored_error() or {}).get("name") == STALLED:
             return
         await self._callers.do(self._replay(view.life), story.workflow_id)
@@ -154,7 +158,7 @@ class Operators:
         if chance("purges too soon") < 0.3:
             await callers.do(self._purge(view), story.workflow_id)
         while not view.is_purged:
-            await callers.pause(callers.spread_s("purge"))
+            await self._pause(callers.spread_s("purge"))
             is_stalled = (view.stored_error() or {}).get("name") == STALLED
             if view.has_ended and not is_stalled:
                 await callers.do(self._purge(view), story.workflow_id)

@@ -28,7 +28,7 @@ LEAVES = (
     "listen",
     *("signal",) * 2,
     "gather",
-    *("child",) * 2,
+    "child",
 )
 NESTED = ("loop", "join", "race", "try_block", "map", "inline", "placed")
 PLACED_LEAVES = (*("step",) * 3, "try_step", *("sleep",) * 2, *("next",) * 2, "timeout", "signal")
@@ -38,7 +38,7 @@ PLACED_NESTED = ("loop", "join", "race")
 IN_PLACE = ("loop", "try_block", "inline", "placed")
 """What adds no name of its own to the path of what is in it."""
 STEPS = ("plain", "plain", "sync", "flaky", "ephemeral", "slow", "big")
-SLEEPS_S = (*("0", "0.05", "0.7", "5", "5", "40", "1200", "3000") * 3, LONG_SLEEP_S)
+SLEEPS_S = (*("0", "0.05", "0.7", "5", "5", "40", "1200", "3000") * 4, LONG_SLEEP_S)
 TYPED = "typed"
 """How the names of operations begin that wait for messages of a class."""
 
