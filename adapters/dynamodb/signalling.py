@@ -57,9 +57,11 @@ async def signal(
     check_type(workflow_type)
     check_tags(tags)
     ended: str | None = None
+    # Without tags it is an index that is looked into, which goes on finding who has ended for a moment.
+    passed: set[str] = set()
     for _ in range(START_TRIES_MAX):
-        found = await peers.find(connection.table, workflow_type, tags, 1)
-        target = found[0] if found else None
+        found = await peers.find(connection.table, workflow_type, tags, len(passed) + 1)
+        target = next((one for one in found if one not in passed), None)
         if message_id is not None:
             target = await _target(connection, message_id, target, ended)
         if target is None:
@@ -77,6 +79,7 @@ async def signal(
         except (WorkflowEndedError, WorkflowNotFoundError):
             # It ended, or was even purged, after it was found; and it has not taken the message.
             ended = target
+            passed.add(target)
             continue
         return Signalled(target, accepted)
     raise WorkflowNotFoundError(f"no workflow of the type {workflow_type!r} that has not ended has these tags")

@@ -77,13 +77,17 @@ async def _send_to_first(scope: Scope, sending: Sending, name: str, data: bytes,
     """Send to the first that ``target`` means, and to the next where that has ended meanwhile; whether to any."""
     peers = peers_of(scope, f"signal {name!r}")
     await started(scope)
+    # Where a store looks into an index that is a moment late, it goes on finding who has ended.
+    passed: set[str] = set()
     for _ in range(limits.SIGNAL_SEARCHES_MAX):
-        found = await asked(scope, peers.find(target.workflow_type, target.tags, 1))
-        if not found:
+        found = await asked(scope, peers.find(target.workflow_type, target.tags, len(passed) + 1))
+        to = next((one for one in found if one not in passed), None)
+        if to is None:
             break
-        await _send(scope, sending, name, data, found[0])
+        await _send(scope, sending, name, data, to)
         if sending.refusal is None:
             return True
+        passed.add(to)
     return False
 
 

@@ -45,6 +45,25 @@ async def start(place: Place, workflow_id: str, tags: dict[str, str] | None = No
 # --- tags ---------------------------------------------------------------------------------------------------------
 
 
+async def test_a_signal_passes_over_who_has_ended_and_is_still_in_the_index(place: Place) -> None:
+    await start(place, "a")
+    place.clock.shift_ms += 1
+    await start(place, "b")
+    listed_as = (await place.items("a"))["HEAD"]["list_at"]
+    await (await place.claimed("a")).commit(ends(WorkflowState.COMPLETED))
+    await place.client.update_item(
+        TableName=place.table,
+        Key={"pk": {"S": "a"}, "sk": {"S": "HEAD"}},
+        UpdateExpression="SET list_at = :at",
+        ExpressionAttributeValues={":at": listed_as},
+    )
+    assert await find(place, {}) == ["a", "b"]
+    for key in (None, "once", "once"):
+        signalled = await place.store.signal("order", {}, name="go", body=b"\xf6", message_id=key)
+        assert signalled.workflow_id == "b"
+    assert len([each for each in await place.items("b") if each.startswith("MSG#")]) == 2
+
+
 async def test_workflows_are_found_by_any_part_of_their_tags_until_they_end(place: Place) -> None:
     long = "x" * (TAG_VALUE_BYTES_MAX + 1)
     await start(place, "b", {"customer": "7", "city": "Ulm"})

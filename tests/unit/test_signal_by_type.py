@@ -73,6 +73,18 @@ async def test_who_ends_after_it_was_found_is_passed_over() -> None:
     assert (output(world, "b"), output(world, "c")) == (["first"], [1])
 
 
+async def test_who_has_ended_and_is_still_found_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = tagged()
+    world.send("b", "news", "first")
+    await world.run("b")
+    # As an index that is a moment late.
+    monkeypatch.setattr(world, "find", lambda _type, _tags, limit: ["b", "c"][:limit])
+    world.start("here", by_tags, {"tags": {"shop": "7"}, "missing": "error"})
+    await world.drive()
+    assert output(world, "here") == [True]
+    assert output(world, "c") == [1]
+
+
 async def test_those_who_always_end_first_are_given_up() -> None:
     world = tagged()
     world.start("here", by_tags, {"tags": {"shop": "7"}, "missing": "error"})
