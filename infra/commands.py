@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from infra.api_client import segment
 from infra.asking import ask, encoded, find, value_of
 from infra.fault import DeployError
 from infra.ministack import wait
-from infra.printing import print_json, print_table, short
+from infra.printing import as_json, print_json, print_table, short
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -213,9 +212,8 @@ def _watch_messages(arguments: Namespace) -> None:
         if told["has_gap"]:
             print("torpor: some messages may have been missed", file=sys.stderr)
         for message in told["messages"]:
-            body = json.dumps(message["body"], ensure_ascii=False)
-            line = f"{message['sent_at']}  {message['workflow_id']}  {message['topic']}  {body}"
-            print(json.dumps(message, ensure_ascii=False) if arguments.json else line, flush=True)
+            line = f"{message['sent_at']}  {message['workflow_id']}  {message['topic']}  {as_json(message['body'])}"
+            print(as_json(message) if arguments.json else line, flush=True)
         query |= {"after": told["next"], "wait": f"{LISTEN_S:g}"}
 
 

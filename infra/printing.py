@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
 CELL_MAX = 60
 """Characters of a value in a table; ``--json`` shows it whole. Design choice."""
 
+_ESCAPED_BY_JSON, _OTHERS = range(0x20), range(0x7F, 0xA0)
+_ON_ONE_LINE = {code: f"\\x{code:02x}" for code in (*_ESCAPED_BY_JSON, *_OTHERS)}
+_ON_ONE_LINE |= dict.fromkeys(map(ord, "\t\n\r"), " ")
+_IN_JSON = {code: f"\\u{code:04x}" for code in _OTHERS}
+"""What a terminal would obey is shown instead: whoever sends a message must not write on an operator's screen."""
+
 
 def print_json(value: Any) -> None:
     """Print a value as JSON over several lines."""
-    json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
-    print()
+    print(as_json(value, indent=2))
+
+
+def as_json(value: Any, indent: int | None = None) -> str:
+    """A value as JSON; on one line where nothing else is said."""
+    return json.dumps(value, indent=indent, ensure_ascii=False).translate(_IN_JSON)
 
 
 def print_table(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
@@ -26,12 +35,12 @@ def print_table(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
 
 
 def _cell(value: Any) -> str:
-    text = short(value).replace("\n", " ")
+    text = short(value)
     return text if len(text) <= CELL_MAX else f"{text[: CELL_MAX - 1]}…"
 
 
 def short(value: Any) -> str:
-    """A value on one line: texts as they are, nothing as a dash, all else as JSON."""
+    """A value on one line: texts as they are, nothing as a dash, all else as JSON; no control characters."""
     if value is None:
         return "-"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return (value if isinstance(value, str) else as_json(value)).translate(_ON_ONE_LINE)

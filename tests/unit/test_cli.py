@@ -329,6 +329,22 @@ def test_watched_messages_are_a_json_line_each(api: Api, capsys: pytest.CaptureF
     assert [json.loads(line)["id"] for line in capsys.readouterr().out.splitlines()] == ["id-1", "id-2"]
 
 
+def test_what_others_wrote_is_nothing_that_a_terminal_obeys(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = "red \x1b[31m\x9b2J\x07\nnext"
+    entry = {"id": "e1", "location": "pay", "kind": "step", "status": "exhausted", "error": hostile}
+    api.answer(
+        (200, {"id": "x", "entries": [entry], "state": "completed", "output": hostile, "tags": {"note": hostile}})
+    )
+    for command in (("history", "x"), ("history", "x", "--json"), ("get", "x"), ("get", "x", "--output")):
+        assert torpor(api, *command) == 0
+        printed = capsys.readouterr().out
+        assert all(character == "\n" or character.isprintable() for character in printed)
+        assert "31m" in printed
+    api.answer((200, {"messages": [published(1) | {"body": hostile}], "next": "c", "has_gap": False}), (503, {}))
+    assert torpor(api, "watch", "--messages", "progress") == 1
+    assert capsys.readouterr().out.count("\x9b") == 0
+
+
 @pytest.mark.parametrize("arguments", [[], ["o-1", "--messages", "progress"]])
 def test_watch_takes_an_id_or_a_name_of_messages(
     api: Api, capsys: pytest.CaptureFixture[str], arguments: list[str]
