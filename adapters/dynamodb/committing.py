@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from adapters.dynamodb.children import Births
 from adapters.dynamodb.compaction import compact
-from adapters.dynamodb.ends import have_told, note_early, tell_waiters
+from adapters.dynamodb.ends import have_told, note, tell_waiters, waited_for
 from adapters.dynamodb.errors import AnswerLostError, ConditionFailedError, TransactionRefusedError
 from adapters.dynamodb.inbox import take_ticket
 from adapters.dynamodb.items import HEAD, head_change, key
-from adapters.dynamodb.limits import REPLANS_MAX, SEND_SLOW_MS, TRANSACTION_ACTIONS_MAX, WAITS_PER_TRANSACTION
+from adapters.dynamodb.limits import REPLANS_MAX, SEND_SLOW_MS
 from adapters.dynamodb.plan import Posted, changes_nothing, is_mine, plan_commit
 from engine.errors import (
     CallerError,
@@ -106,30 +106,27 @@ class Committer:
         births = Births(self._connection, self._hold.head, commit.children)
         began_at = self._clock.now()
         posted: list[Posted] = []
-        notes: list[str] = []
         if commit.outgoing or commit.children or commit.awaited:
             # Refuse what is too large before tickets are taken for it.
-            draft = self._plan(commit, [self._posted(outgoing, 0) for outgoing in commit.outgoing], births, ())
+            self._plan(commit, [self._posted(outgoing, 0) for outgoing in commit.outgoing], births)
             await births.prepare()
             posted = [await self._take_ticket(outgoing) for outgoing in commit.outgoing]
-            notes = await self._noted(commit, TRANSACTION_ACTIONS_MAX - len(draft.actions))
-        plan = await self._written(commit, posted, births, notes)
+            if commit.yields:
+                await self._note_waits(commit.awaited)
+        plan = await self._written(commit, posted, births)
         self._accept(plan, commit)
         if plan.head.state in ENDED and plan.head.waited:
             await self._tell_waiters()
         if commit.outgoing and self._clock.now() - began_at > SEND_SLOW_MS:
             await self._ask_to_be_looked_at(commit)
 
-    async def _noted(self, commit: Commit, room: int) -> list[str]:
-        """The workflows with which a yield leaves its notes; none where they are too many and are left ahead of it."""
-        # Its own end it would wait for in vain, and no transaction writes its HEAD twice.
-        others = [one for one in commit.awaited if one != self._workflow_id]
-        notes = self._waits.missing(others, self._inbox.told) if commit.yields else []
-        if len(notes) <= min(WAITS_PER_TRANSACTION, room // 2):
-            return notes
-        await note_early(self._connection, self._workflow_id, notes)
-        self._waits.early.update(notes)
-        return []
+    async def _note_waits(self, awaited: Sequence[str]) -> None:
+        """See that whoever ends one of these workflows knows that this one waits; the yield may then come or not."""
+        # Its own end it would wait for in vain.
+        others = [one for one in awaited if one != self._workflow_id]
+        missing = self._waits.missing(others, self._inbox.told)
+        await note(self._connection, self._workflow_id, missing)
+        self._waits.early.update(missing)
 
     async def _tell_waiters(self) -> None:
         """Tell whoever waits for the end that was just written. Where that fails it stays due, and is gone on with."""
@@ -138,10 +135,10 @@ class Committer:
             self._tell_due(await tell_waiters(self._table, head, self._clock.now()))
             self._hold.head = await have_told(self._table, head)
 
-    async def _written(self, commit: Commit, posted: Sequence[Posted], births: Births, notes: Sequence[str]) -> Plan:
+    async def _written(self, commit: Commit, posted: Sequence[Posted], births: Births) -> Plan:
         """The plan that was written: planned anew where what it stands on has changed, and is none of its business."""
         for _ in range(REPLANS_MAX):
-            plan = self._plan(commit, posted, births, notes)
+            plan = self._plan(commit, posted, births)
             self.tries += 1
             try:
                 await self._write(plan)
@@ -164,9 +161,9 @@ class Committer:
             with suppress(CallerError, StoreUnavailableError):
                 await take_ticket(self._table, target, self._clock.now())
 
-    def _plan(self, commit: Commit, posted: Sequence[Posted], births: Births, notes: Sequence[str]) -> Plan:
+    def _plan(self, commit: Commit, posted: Sequence[Posted], births: Births) -> Plan:
         turn = self._hold.turn(self._inbox, self.tries, self._waits.stored)
-        return plan_commit(turn, commit, posted, births.beginnings, notes)
+        return plan_commit(turn, commit, posted, births.beginnings)
 
     def _posted(self, outgoing: Outgoing, ticket: int) -> Posted:
         target = self._workflow_id if outgoing.workflow_id is None else outgoing.workflow_id
@@ -205,20 +202,18 @@ class Committer:
         if stored is None or (stored.epoch, stored.seq) != (before.epoch, before.seq):
             self._hold.fenced()
         failed = refused.failed if isinstance(refused, TransactionRefusedError) else ()
+        if plan.inbox_index in failed and plan.head.state in ENDED:
+            # Somebody has begun to wait for the end that this commit is.
+            self._inbox.waited = await waited_for(self._table, self._workflow_id)
+            return False
         if plan.inbox_index in failed:
             raise InboxMovedError(f"{self._workflow_id!r} got a message, or was told of an end") from None
-        if any(index in plan.waits_at for index in failed):
-            raise InboxMovedError(f"a workflow that {self._workflow_id!r} waits for has ended") from None
         if any(index in plan.place_at for index in failed):
             self._lose_place(plan)
             return False
         children = sorted({plan.child_at[index] for index in failed if index in plan.child_at})
         if children:
             await births.look(children)
-            return False
-        if stored.waited != before.waited:
-            # Somebody has begun to wait for the end that this commit is.
-            self._hold.head = replace(before, waited=stored.waited)
             return False
         self._hold.lost()
         raise StoreUnavailableError(f"a commit of {self._workflow_id!r} was refused for no reason") from refused

@@ -1,22 +1,24 @@
 """Waiting for the end of other workflows: who waits is noted with those, and told once they have ended.
 
-A waiter notes itself in the partition of the one it waits for, and counts up ``waited`` in that one's HEAD on the
-condition that it has not ended. An end is written on the condition that HEAD's count is the one that its writer knows.
-So either the end comes first, and the waiter is refused; or the note does, and the end leaves HEAD due until every
-waiter has been told. What a waiter is told is a count and an id in its INBOX, which is due from then on; a yield is
-conditioned on that count as on the number of messages. Which notes of its own stand, a waiter knows from its item
-WAITS: those of its last yield, less those it was told of since.
+A waiter puts a note into the partition of the one it waits for, then counts up ``waited`` in that one's INBOX on the
+condition that it has not been closed, then sees that the workflow is there. An end closes INBOX on the condition that
+the count is the one that its writer knows. So either the end comes first, and the waiter is refused; or the count does,
+and the end leaves HEAD due until every waiter has been told. None of that is a transaction with HEAD, which a workflow
+at work writes all the time. What a waiter is told is a count and an id in its own INBOX, which is due from then on; a
+yield is conditioned on that count as on the number of messages. Which notes of its own stand, a waiter knows from its
+item WAITS: those of its last yield, less those it was told of since.
 """
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from adapters.dynamodb.errors import ConditionFailedError, TransactionRefusedError
-from adapters.dynamodb.expressions import Change, Condition, number, put_action, text, update_action
+from adapters.dynamodb.expressions import Change, Condition, check_action, delete_action, number
 from adapters.dynamodb.items import (
     AWAIT_PREFIX,
     HEAD,
@@ -25,9 +27,10 @@ from adapters.dynamodb.items import (
     decode_head,
     due,
     head_change,
+    integer,
     key,
 )
-from adapters.dynamodb.limits import TELL_AT_ONCE, WAITS_PER_TRANSACTION
+from adapters.dynamodb.limits import NOTES_AT_ONCE, TELL_AT_ONCE
 from adapters.dynamodb.partition import items_query_of
 from adapters.dynamodb.schema import SORT_KEY
 from engine.errors import InboxMovedError
@@ -36,15 +39,8 @@ from engine.lifecycle import ENDED
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from adapters.dynamodb.expressions import Action
     from adapters.dynamodb.items import Head
     from adapters.dynamodb.table import Connection, Table
-
-_ENDED_VALUES = {f":{state}": text(state) for state in sorted(ENDED)}
-_CAN_BE_AWAITED = Condition(
-    f"attribute_exists(#pk) AND NOT #state IN ({', '.join(_ENDED_VALUES)})",
-    _ENDED_VALUES,
-)
 
 
 class Waits:
@@ -52,7 +48,7 @@ class Waits:
 
     Attributes:
         stored: those of WAITS.
-        early: those with which this holder has noted itself ahead of its yield.
+        early: those with which this holder has noted itself since.
     """
 
     __slots__ = ("early", "stored")
@@ -67,29 +63,49 @@ class Waits:
         return [workflow_id for workflow_id in dict.fromkeys(awaited) if workflow_id not in standing]
 
 
-def note_actions(waiter: str, awaited: Iterable[str]) -> tuple[list[Action], list[Action]]:
-    """The actions that note a waiter: those refused where a workflow has ended or is not there, and the rest."""
-    guarded, rest = [], []
-    for workflow_id in awaited:
-        guarded.append(update_action(key(workflow_id, HEAD), Change(adds={"waited": 1}), _CAN_BE_AWAITED))
-        rest.append(put_action(key(workflow_id, await_key(waiter))))
-    return guarded, rest
-
-
-async def note_early(connection: Connection, waiter: str, awaited: Sequence[str]) -> None:
-    """Note a waiter with many workflows before it yields, as many at a time as are likely not to be disturbed.
-
-    That is harmless where the yield does not come: it costs a wake for nothing.
+async def note(connection: Connection, waiter: str, awaited: Sequence[str]) -> None:
+    """Note a waiter with every one of these workflows. Where it then does not sleep, that costs a wake for nothing.
 
     Raises:
         InboxMovedError: one of them has ended, or is not there.
     """
-    for first in range(0, len(awaited), WAITS_PER_TRANSACTION):
-        guarded, rest = note_actions(waiter, awaited[first : first + WAITS_PER_TRANSACTION])
-        try:
-            await connection.table.transact([*guarded, *rest], f"await {connection.ids.new()}")
-        except TransactionRefusedError:
-            raise InboxMovedError(f"a workflow that {waiter!r} waits for has ended") from None
+    for first in range(0, len(awaited), NOTES_AT_ONCE):
+        some = awaited[first : first + NOTES_AT_ONCE]
+        answers = await asyncio.gather(*(_note(connection, waiter, one) for one in some), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        if not all(answers):
+            raise InboxMovedError(f"a workflow that {waiter!r} waits for has ended")
+
+
+async def _note(connection: Connection, waiter: str, awaited: str) -> bool:
+    """Note a waiter; False where the workflow has ended, or is not there."""
+    table, inbox = connection.table, key(awaited, INBOX)
+    await table.put(key(awaited, await_key(waiter)))
+    try:
+        # Counted twice, where an answer was lost, it is a count all the same.
+        await table.update(inbox, Change(adds={"waited": 1}), Condition("attribute_not_exists(#closed)"))
+    except ConditionFailedError:
+        return False
+    stored = await table.get(key(awaited, HEAD))
+    if stored is not None:
+        return decode_head(stored).state not in ENDED
+    # It was purged a moment ago, and nothing may be left of it.
+    actions = [
+        delete_action(key(awaited, await_key(waiter))),
+        delete_action(inbox, Condition("attribute_not_exists(#n)")),
+        check_action(key(awaited, HEAD), Condition("attribute_not_exists(#pk)")),
+    ]
+    with suppress(TransactionRefusedError):
+        await table.transact(actions, f"forget {connection.ids.new()}")
+    return False
+
+
+async def waited_for(table: Table, workflow_id: str) -> int:
+    """How often others have begun to wait for a workflow's end, as of now."""
+    item = await table.get(key(workflow_id, INBOX))
+    return 0 if item is None else integer(item, "waited")
 
 
 async def tell_waiters(table: Table, ended: Head, now: int) -> list[str]:

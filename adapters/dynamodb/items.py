@@ -89,7 +89,7 @@ class Head(Struct, frozen=True, kw_only=True):
         pruned_at: when the history was forgotten; None where it was not.
         purging_at: when somebody last began to delete the workflow; 0 where nobody has.
         is_unique: whether it was started as the only one of its type with exactly its tags.
-        waited: how often others began to wait for its end, since it was last told to all of them.
+        waited: once it has ended: how often others had begun to wait for that; 0 when all of them have been told.
         waits_seq: the commit that wrote its item WAITS; 0 where there is none, because it waits for nobody's end.
     """
 

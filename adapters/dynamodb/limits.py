@@ -80,9 +80,8 @@ START_TRIES_MAX = 5
 REPLANS_MAX = 5
 """How often a commit is planned anew whose surroundings changed since it was planned. Design choice."""
 
-WAITS_PER_TRANSACTION = 12
-"""Workflows of which one transaction notes that their ends are waited for. Design choice: each of them may be running,
-and whatever it writes at that moment makes the transaction be tried again."""
+NOTES_AT_ONCE = 16
+"""Workflows with which a waiter is noted at a time. Design choice."""
 
 TELL_AT_ONCE = 16
 """Waiters that are told of an end at a time. Design choice."""

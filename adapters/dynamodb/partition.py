@@ -69,6 +69,7 @@ def counts_of(item: Item) -> Counts:
         is_due=DUE_AT in item,
         told_n=integer(item, "told_n"),
         told=frozenset(item["told"]["SS"]) if "told" in item else frozenset(),
+        waited=integer(item, "waited"),
     )
 
 

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from adapters.alarms import schedule_ms
 from adapters.dynamodb import log
-from adapters.dynamodb.ends import note_actions
 from adapters.dynamodb.expressions import (
     Action,
     Change,
@@ -110,7 +109,6 @@ class Plan(Struct, frozen=True, kw_only=True):
         added: messages that come (back) into this workflow's own inbox.
         inbox_index: which action holds the inbox to what was last seen of it, or None.
         waits: the workflows whose ends it waits for after this commit, as WAITS then says.
-        waits_at: which actions may be refused because one of these has ended, or is not there.
         place_at: which actions take or leave the place of a unique workflow.
         child_at: which actions may be refused because of which child, by its number.
     """
@@ -124,7 +122,6 @@ class Plan(Struct, frozen=True, kw_only=True):
     added: list[Message]
     inbox_index: int | None
     waits: frozenset[str]
-    waits_at: range
     place_at: range
     child_at: dict[int, int]
 
@@ -163,18 +160,20 @@ def next_head(turn: Turn, commit: Commit) -> Head:
         gap_at=account.gap_at,
     )
     if state in ENDED:
+        waited = head.waited if head.state in ENDED else turn.inbox.waited
         return replace(
             after,
             owner=None,
             lease_until=None,
+            waited=waited,
             # Until everybody who waits for its end has been told.
-            due_at=now if head.waited else None,
+            due_at=now if waited else None,
             wake_at=None,
             schedule_at=None,
             waiting=None,
             **({} if head.state in ENDED else _end(commit.pruning, now)),
         )
-    after = replace(after, ended_at=None, prune="", prune_at=None, pruned_at=None)
+    after = replace(after, ended_at=None, prune="", prune_at=None, pruned_at=None, waited=0)
     if commit.yields:
         schedule_at = schedule_ms(wake_at, now)
         return replace(
@@ -206,10 +205,13 @@ def with_lease(head: Head, lease: Lease, now: int) -> Head:
 def inbox_action(turn: Turn, after: Head, *, yields: bool, posts: bool) -> Action | None:
     """What a commit does to INBOX: hold it to what was last seen, clear its ``due_at``, close or reopen it.
 
+    An end is held to who was waiting for it: whoever comes before it has to be told.
+
     ``posts`` says that the commit puts a message into the workflow's own inbox.
     """
     inbox_key = key(after.workflow_id, INBOX)
-    seen = _seen(turn.inbox) if yields else None
+    ends = after.state in ENDED and turn.head.state not in ENDED
+    seen = _awaited(turn.inbox) if ends else _seen(turn.inbox) if yields else None
     change = _inbox_change(turn, after, yields=yields, posts=posts)
     if change is not None:
         return update_action(inbox_key, change, seen)
@@ -224,13 +226,20 @@ def _seen(inbox: Inbox) -> Condition:
     return Condition(f"{as_seen} AND attribute_not_exists(#told_n)", given)
 
 
+def _awaited(inbox: Inbox) -> Condition:
+    if inbox.waited:
+        return Condition("#waited = :waited", {":waited": number(inbox.waited)})
+    return Condition("attribute_not_exists(#waited)")
+
+
 def _inbox_change(turn: Turn, after: Head, *, yields: bool, posts: bool) -> Change | None:
     has_ended = turn.head.state in ENDED
     if after.state in ENDED:
         # From here on no sender gets a ticket: it learns that the workflow has ended, and nothing is half-written.
         return None if has_ended else Change(sets={"closed": {"BOOL": True}}, removes=DUE_ATTRIBUTES)
     if has_ended:
-        return Change(removes=("closed",))
+        # Who has not been told of the last end is told of the next.
+        return Change(removes=("closed",) if turn.head.waited else ("closed", "waited"))
     return _inbox_after_yield(turn, after, posts=posts) if yields else None
 
 
@@ -252,11 +261,8 @@ def plan_commit(
     commit: Commit,
     posted: Sequence[Posted],
     beginnings: Sequence[Beginning] = (),
-    notes: Sequence[str] = (),
 ) -> Plan:
     """The transaction for ``commit``, whose outgoing messages have become ``posted`` and its children ``beginnings``.
-
-    ``notes`` are the workflows with which it leaves a note that their ends are waited for.
 
     Raises:
         CommitTooLarge: it is beyond what one transaction can hold; nothing was written.
@@ -269,7 +275,7 @@ def plan_commit(
     waits, waits_seq = _waits_after(turn, after, commit)
     after = replace(after, log_items=after.log_items + len(log_keys), waits_seq=waits_seq)
     removed, added = _moves(head.workflow_id, commit, turn.inbox, posted)
-    actions = [update_action(key(head.workflow_id, HEAD), head_change(head, after), _fence(head, after))]
+    actions = [update_action(key(head.workflow_id, HEAD), head_change(head, after), is_mine(head))]
     posts = any(post.workflow_id == head.workflow_id for post in posted)
     on_inbox = inbox_action(turn, after, yields=commit.yields, posts=posts)
     if on_inbox is not None:
@@ -282,9 +288,6 @@ def plan_commit(
     actions += [_reply_action(head.workflow_id, reply, turn.now) for reply in commit.replies]
     actions += [put_action(tail_item(head, publication)) for publication in commit.published]
     actions += _waits_actions(head, after, waits)
-    guarded, rest = note_actions(head.workflow_id, notes)
-    waits_at = range(len(actions), len(actions) + len(guarded))
-    actions += [*guarded, *rest]
     places, tags = found_actions(head, after)
     place_at = range(len(actions), len(actions) + len(places))
     actions += [*places, *tags]
@@ -303,23 +306,11 @@ def plan_commit(
         added=added,
         inbox_index=None if on_inbox is None else 1,
         waits=waits,
-        waits_at=waits_at,
         place_at=place_at,
         child_at=child_at,
     )
     check_size(plan, commit, beginnings)
     return plan
-
-
-def _fence(head: Head, after: Head) -> Condition:
-    """An end is conditioned on who waits for it too: whoever comes before it has to be told."""
-    mine = is_mine(head)
-    if head.state in ENDED or after.state not in ENDED:
-        return mine
-    if head.waited:
-        values = {**mine.values, ":waited": number(head.waited)}
-        return Condition(f"{mine.expression} AND #waited = :waited", values)
-    return Condition(f"{mine.expression} AND attribute_not_exists(#waited)", mine.values)
 
 
 def _waits_after(turn: Turn, after: Head, commit: Commit) -> tuple[frozenset[str], int]:

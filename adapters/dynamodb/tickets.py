@@ -62,12 +62,14 @@ class Counts(Struct, frozen=True, kw_only=True):
         is_due: whether it is in the index ``due``.
         told_n: how often the workflow was told of an end.
         told: of whose, since its holder last wrote that it knows.
+        waited: how often others have begun to wait for its own end.
     """
 
     last_ticket: int = 0
     is_due: bool = False
     told_n: int = 0
     told: frozenset[str] = frozenset()
+    waited: int = 0
 
 
 class Inbox:
@@ -78,6 +80,7 @@ class Inbox:
         is_due: whether it was in the index ``due``.
         told_n: how often it had been told of the end of a workflow; a yield is conditioned on that too.
         told: the workflows whose ends it had been told of.
+        waited: how often others had begun to wait for its own end; an end is conditioned on it.
         account: how far tickets are accounted for, judged by that look.
         bare: tickets of messages whose bodies are not here, but only stored.
     """
@@ -93,6 +96,7 @@ class Inbox:
         "last_ticket",
         "told",
         "told_n",
+        "waited",
     )
 
     def __init__(self, account: Account) -> None:
@@ -101,6 +105,7 @@ class Inbox:
         self.is_due = False
         self.told_n = 0
         self.told: frozenset[str] = frozenset()
+        self.waited = 0
         self.bare: set[int] = set()
         # In the order of tickets, and what each id stands for: taking a message must not mean looking at all of them.
         self._by_ticket: dict[int, Message] = {}
@@ -116,6 +121,7 @@ class Inbox:
         self.is_due = counts.is_due
         self.told_n = counts.told_n
         self.told = counts.told
+        self.waited = counts.waited
         found = {message.ticket: message for message in messages if message.ticket not in self._gone}
         self._take_in(found | self._kept)
         self.bare = set(bare) - self._kept.keys()

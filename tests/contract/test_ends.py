@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.dynamodb.limits import LEASE_MS, WAITS_PER_TRANSACTION
+from adapters.dynamodb.limits import LEASE_MS, NOTES_AT_ONCE
 from adapters.dynamodb.store import Claimed, Ended, NotDue, Unreadable
 from engine.commit import Alarm, Child, Commit
 from engine.errors import InboxMovedError, StoreUnavailableError
@@ -95,6 +95,30 @@ async def test_a_yield_that_waits_for_what_has_ended_or_is_not_there_is_refused(
         with pytest.raises(InboxMovedError):
             await parent.commit(commit)
     await parent.commit(awaits("other"))
+
+
+async def test_a_note_with_what_is_purged_at_that_moment_leaves_nothing(place: Place) -> None:
+    parent = await begin(place, "child")
+    await end(place, "child")
+    place.clock.shift_ms += DAY_MS
+
+    async def purged() -> None:
+        await place.another("two").purge("child")
+
+    place.client.plan["update_item"] = [purged]
+    with pytest.raises(InboxMovedError):
+        await parent.commit(awaits("child"))
+    assert await place.items("child") == {}
+
+
+async def test_what_goes_on_is_not_told_of_again_to_those_who_know(place: Place) -> None:
+    parent = await begin(place, "child")
+    await parent.commit(awaits("child"))
+    await end(place, "child", WorkflowState.FAILED)
+    await (await place.claimed("parent")).commit(Commit(yields=True, names=()))
+    await place.store.recover("child")
+    await end(place, "child")
+    assert await place.due(ahead_ms=DAY_MS) == set()
 
 
 async def test_who_began_to_wait_while_the_end_was_on_its_way_is_told(place: Place) -> None:
@@ -190,7 +214,7 @@ async def test_a_purged_one_is_told_of_and_its_next_life_owes_nothing(place: Pla
     await place.store.start(workflow_id="child", type="ship", input=b"\x02")
     again = await place.claimed("parent")
     await again.commit(awaits("child"))
-    assert set(await place.items("child")) == {"AWAIT#parent", "HEAD", "LOG#000000000001"}
+    assert set(await place.items("child")) == {"AWAIT#parent", "HEAD", "INBOX", "LOG#000000000001"}
     await end(place, "child")
     await end_of_parent(place)
 
@@ -224,17 +248,19 @@ async def end_of_parent(place: Place) -> None:
 
 
 async def test_many_ends_are_waited_for_at_the_price_of_each_once(place: Place) -> None:
-    children = [f"c{number:03d}" for number in range(3 * WAITS_PER_TRANSACTION + 5)]
+    children = [f"c{number:03d}" for number in range(3 * NOTES_AT_ONCE + 5)]
     parent = await begin(place, *children)
     place.client.calls.clear()
     await parent.commit(awaits(*children))
-    assert len(place.client.sent("transact_write_items")) == 5
+    assert len(place.client.sent("transact_write_items")) == 1
+    assert len(place.client.sent("put_item")) == len(children)
     await end(place, children[0])
     again = await place.claimed("parent")
     place.client.calls.clear()
     await again.commit(awaits(*children[1:]))
     [request] = place.client.sent("transact_write_items")
     assert len(request["TransactItems"]) == 3
+    assert place.client.sent("put_item") == []
     await asyncio.gather(*(end(place, child) for child in children[1:]))
     again = await place.claimed("parent")
     await again.commit(ends())
@@ -244,13 +270,13 @@ async def test_many_ends_are_waited_for_at_the_price_of_each_once(place: Place) 
 
 
 async def test_one_of_many_that_ends_while_the_notes_are_left_is_seen(place: Place) -> None:
-    children = [f"c{number:03d}" for number in range(2 * WAITS_PER_TRANSACTION)]
+    children = [f"c{number:03d}" for number in range(2 * NOTES_AT_ONCE)]
     parent = await begin(place, *children)
 
     async def first_ends() -> None:
         await end(place, children[0])
 
-    place.client.plan["transact_write_items"] = [None, None, first_ends]
+    place.client.plan["transact_write_items"] = [first_ends]
     with pytest.raises(InboxMovedError):
         await parent.commit(awaits(*children))
     place.client.plan.clear()

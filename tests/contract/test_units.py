@@ -71,8 +71,8 @@ async def test_a_wait_for_an_end_and_the_end(ministack_place: Place) -> None:
     children = [Child(workflow_id=f"c{number}", workflow_type="order", workflow_input=b"\x01") for number in range(4)]
     await parent.commit(Commit(children=children))
     awaits = Commit(puts=STEP.puts, yields=True, awaited=("c0",), state=WorkflowState.SLEEPING)
-    # A yield, 7; WAITS, 2; a note in the other's HEAD and one beside it, 2 each.
-    assert await cost_of(parent, awaits) == 7 + 2 + 4
+    # A yield, 7; WAITS, 2; a note with the other and its count, 1 each.
+    assert await cost_of(parent, awaits) == 7 + 2 + 2
     ended = Commit(puts=STEP.puts, alarm=Alarm(None), state=WorkflowState.COMPLETED)
     child = await place.claimed("c0")
     # What it costs without anybody who waits; then the waiter's INBOX and its place in the index, and HEAD leaving it.
@@ -84,7 +84,7 @@ async def test_a_wait_for_an_end_and_the_end(ministack_place: Place) -> None:
     await place.store.wake("parent")
     costs.append(await cost_of(await place.claimed("parent"), several))
     # Notes that stand are not left again.
-    assert costs == [9 + 2 + 4 * 3, 7]
+    assert costs == [8 + 2 + 2 * 3, 7]
 
 
 async def test_a_signal(ministack_place: Place) -> None:
