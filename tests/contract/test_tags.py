@@ -158,6 +158,19 @@ async def test_a_failed_one_keeps_its_place_until_it_is_replaced(place: Place) -
     assert await rows(place) == []
 
 
+async def test_a_failed_one_that_is_recovered_at_that_moment_is_not_replaced(place: Place) -> None:
+    await start(place, "a", unique=True)
+    await (await place.claimed("a")).commit(ends(WorkflowState.FAILED))
+
+    async def recovered() -> None:
+        place.client.plan["transact_write_items"] = []
+        await place.another("two").recover("a")
+
+    place.client.plan["transact_write_items"] = [None, recovered]
+    assert await start(place, "b", unique=True, replace_failed=True) == "a"
+    assert isinstance(await place.store.claim("b"), NotFound)
+
+
 async def test_purging_a_failed_one_frees_its_place(place: Place) -> None:
     await start(place, "a", unique=True)
     await (await place.claimed("a")).commit(ends(WorkflowState.FAILED))
