@@ -32,6 +32,10 @@ class BreachError(Exception):
         self.law = law
 
 
+HEARD = ("wrote", "ran", "acknowledged", "answered", "listed", "heard", "ended")
+"""What laws may be told."""
+
+
 class Law:
     """A checker of one law. It hears of everything and raises ``BreachError``."""
 
@@ -39,6 +43,10 @@ class Law:
 
     def __init__(self, world: World) -> None:
         self.world = world
+
+    def hears(self, what: str) -> bool:
+        """Whether this law minds what it is told by the method ``what``."""
+        return getattr(type(self), what) is not getattr(Law, what)
 
     def breach(self, text: str) -> BreachError:
         """The error that says that this law was broken."""

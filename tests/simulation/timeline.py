@@ -145,6 +145,7 @@ class ProcessLoop:
         for task in self._tasks:
             if not task.done():
                 _close(task.get_coro())
+            asyncio.tasks._unregister_task(task)
         self._tasks.clear()
         self._stash.clear()
 
@@ -182,11 +183,18 @@ class ProcessLoop:
 
     def create_task(self, coro: Any, *, name: str | None = None, context: Any = None) -> Any:
         if len(self._tasks) > 64:
-            self._tasks = [task for task in self._tasks if not task.done()]
+            self._forget_done()
         loop: Any = self
         task: asyncio.Task[Any] = asyncio.Task(coro, loop=loop, name=name or "task", context=context)
         self._tasks.append(task)
         return task
+
+    def _forget_done(self) -> None:
+        # asyncio knows them all until they are collected, and looks at each whenever it is asked for a loop's tasks.
+        for task in self._tasks:
+            if task.done():
+                asyncio.tasks._unregister_task(task)
+        self._tasks = [task for task in self._tasks if not task.done()]
 
     def run_in_executor(self, _executor: Any, func: Callable[..., Any], *args: Any) -> Any:
         """There are no threads: the function runs at once, and is seen to have taken a millisecond."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from tests.simulation.expectation import Expectation
 from tests.simulation.family_laws import ChildrenOnce
 from tests.simulation.functions import Functions
 from tests.simulation.going_on_laws import DueWhenReady, EndsAsItWould, MessagesOnce
-from tests.simulation.laws import BreachError, CommittedStepsStay, EndedStaysEnded, Law, Listing, OneHolder
+from tests.simulation.laws import HEARD, BreachError, CommittedStepsStay, EndedStaysEnded, Law, Listing, OneHolder
 from tests.simulation.ledger import Ledger
 from tests.simulation.outside_laws import PurgedIsGone, SignalsOnce
 from tests.simulation.programs import generate
@@ -32,13 +31,12 @@ from tests.simulation.view import ENDED, View
 from tests.simulation.wire import Wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
 
     from tests.simulation.dynamo import Change, Write
     from tests.simulation.http import HttpAnswer, HttpCall
     from tests.simulation.plan import Fault, Plan
     from tests.simulation.programs import Program
-    from tests.simulation.view import News
     from tests.simulation.wire import Request, Service
 
 START_MS = 1_767_225_600_000
@@ -118,7 +116,8 @@ class World:
         self.trace: list[tuple[int, str]] = []
         self.breach: BreachError | None = None
         self._is_traced = is_traced
-        self._laws = [law(self) for law in LAWS if laws is None or law.number in laws]
+        checkers = [law(self) for law in LAWS if laws is None or law.number in laws]
+        self._hearing = {what: [getattr(law, what) for law in checkers if law.hears(what)] for what in HEARD}
         self.callers = Callers(self)
         self.application.workflows[CHILD] = Workflow(CHILD, Children(self.ledger).run)
 
@@ -189,7 +188,7 @@ class World:
             news = view.take(write, changes)
             if (news.head_before is not None and news.is_commit) or view.state in ENDED:
                 self.note(f"{workflow_id} is {view.state}, commit {(news.head or {}).get('seq', {}).get('N')}")
-            self._ask_laws(functools.partial(_tell_write, view=view, news=news))
+            self._tell_laws("wrote", view, news)
 
     def _view_for(self, workflow_id: str, changes: list[Change]) -> View:
         view = self.views.get(workflow_id)
@@ -199,22 +198,22 @@ class World:
             self.views[workflow_id] = self.lives[view.life] = view
         return view
 
-    def _ask_laws(self, ask: Callable[[Law], None]) -> None:
+    def _tell_laws(self, what: str, *told: Any) -> None:
         try:
-            for law in self._laws:
-                ask(law)
+            for hear in self._hearing[what]:
+                hear(*told)
         except BreachError as breach:
             self._broke(breach)
 
     def heard(self, detail: dict[str, Any]) -> None:
         """An event has reached the bus."""
-        self._ask_laws(lambda law: law.heard(detail))
+        self._tell_laws("heard", detail)
 
     def ran(self, workflow_id: str, path: str, process: str) -> None:
         """A body, or the workflow's own code, was entered."""
         self.note(f"{process} runs {path or 'the code'} of {workflow_id}")
         view = self.run_by(workflow_id, process)
-        self._ask_laws(lambda law: law.ran(view, path, process))
+        self._tell_laws("ran", view, path, process)
 
     def run_by(self, workflow_id: str, process: str) -> View:
         """The life of a workflow that a process works for: the last one that it claimed."""
@@ -228,16 +227,16 @@ class World:
     def acknowledged(self, life: str, message_id: str) -> None:
         """A sender was told that its message is accepted."""
         self.note(f"{message_id} is acknowledged")
-        self._ask_laws(lambda law: law.acknowledged(self.lives[life], message_id))
+        self._tell_laws("acknowledged", self.lives[life], message_id)
 
     def answered(self, call: HttpCall, answer: HttpAnswer) -> None:
         """A caller has an answer of the HTTP API."""
-        self._ask_laws(lambda law: law.answered(call, answer))
+        self._tell_laws("answered", call, answer)
 
     def listed(self, listing: Listing) -> None:
         """A caller has paged through a listing."""
         self.note(f"{len(listing.found)} workflows are listed for {listing.query}")
-        self._ask_laws(lambda law: law.listed(listing))
+        self._tell_laws("listed", listing)
 
     # --- what goes wrong --------------------------------------------------------------------------------------------
 
@@ -344,11 +343,7 @@ class World:
             return
         if not self.callers.are_done:
             self.bug("a caller never got its answer")
-        self._ask_laws(lambda law: law.ended())
-
-
-def _tell_write(law: Law, view: View, news: News) -> None:
-    law.wrote(view, news)
+        self._tell_laws("ended")
 
 
 __all__ = ["LAWS", "ProcessLoop", "Story", "World"]
