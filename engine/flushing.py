@@ -198,7 +198,7 @@ class Flusher:
                     await writing.write_in_batches(self._driver, commit)
             except BaseException as error:
                 storage.restore()
-                if isinstance(error, Refusal) and storage.refuse(error):
+                if isinstance(error, Refusal) and storage.refuse(error, commit):
                     # Nothing was written. Whoever sends or starts has recorded that by now: the same again, without it.
                     names_count = len(storage.names)
                     commit = storage.gather(

@@ -236,8 +236,11 @@ class Storage(LoadedHistory):
             if changes is not None:
                 yield from (child for _, child in changes.children.values())
 
-    def refuse(self, error: Refusal) -> bool:
-        """Forget what ``error`` says cannot be sent or started, and tell whoever recorded it; whether that was any."""
+    def refuse(self, error: Refusal, commit: Commit) -> bool:
+        """Forget what ``error`` says ``commit`` cannot send or start, and tell whoever recorded it.
+
+        The answer is whether the same can be committed without it.
+        """
         if isinstance(error, ChildRefusedError):
             taken = self._changes.take_child(error.workflow_id)
         else:
@@ -247,7 +250,8 @@ class Storage(LoadedHistory):
             return False
         for entry_id in taken:
             self.refusals[entry_id](error)
-        return bool(taken)
+        # Or else it has gone with the branch that wanted it, which lost its race while the commit was under way.
+        return bool(taken) or any(child.workflow_id == error.workflow_id for child in commit.children)
 
     # --- fields -------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import pytest
 
 from engine import Context, WorkflowState, keys, limits, writing
 from engine.commit import Alarm, Child, Commit
-from engine.entry import Entry, StepEntry
+from engine.entry import Entry, EntryMetadata, StepEntry
 from engine.errors import ChildRefusedError, CommitTooLarge, EntryInProgressError, EvictedError, StoreUnavailableError
 from engine.flushing import Flusher
 from engine.hooks import Hooks
@@ -64,6 +64,30 @@ async def test_a_commit_that_was_refused_a_child_is_made_without_it_and_else_the
     (commit,) = driver.commits
     assert (commit.yields, commit.names, commit.awaited, commit.alarm) == (True, ("x",), ("other",), Alarm(5, "w"))
     assert commit.state is WorkflowState.SLEEPING
+
+
+async def test_what_went_with_its_branch_while_it_was_refused_is_committed_without() -> None:
+    storage, told = Storage(), []
+    entry = Entry("entry", (storage.register_name("dispatch"),), StepEntry())
+
+    class Deciding(Refusing):
+        """A driver during whose commit a race is decided."""
+
+        async def commit(self, commit: Commit) -> None:
+            if commit.children:
+                storage.remove(keys.entry_key(entry.location))
+            await super().commit(commit)
+
+    storage.put(keys.entry_key(entry.location), entry)
+    storage.put_metadata("entry", EntryMetadata(created_at=0))
+    storage.start("entry", Child(workflow_id="child", workflow_type="type", workflow_input=b"\x01"))
+    storage.refusals["entry"] = told.append
+    driver = Deciding()
+    flusher = flusher_of(storage, driver)
+    await flusher.flush()
+    assert flusher.failure is None
+    (commit,) = driver.commits
+    assert (commit.children, told) == ([], [])
 
 
 async def test_a_refusal_that_nobody_expects_ends_the_run() -> None:
