@@ -237,6 +237,19 @@ async def test_an_end_that_could_not_be_told_stays_due_until_somebody_tells_it(p
     assert await place.store.claim("child") == Ended()
 
 
+async def test_who_was_not_told_of_an_end_is_told_of_the_next(place: Place) -> None:
+    parent = await begin(place, "child")
+    await parent.commit(awaits("child"))
+    child = await place.claimed("child")
+    place.client.plan["query"] = [LOST] * 10
+    await child.commit(ends(WorkflowState.FAILED))
+    place.client.plan.clear()
+    await place.store.recover("child")
+    assert "parent" not in await place.due()
+    await end(place, "child")
+    await end_of_parent(place)
+
+
 # --- many ---------------------------------------------------------------------------------------------------------
 
 
