@@ -67,7 +67,8 @@ async def test_a_commit_that_was_refused_a_child_is_made_without_it_and_else_the
 
 
 async def test_what_went_with_its_branch_while_it_was_refused_is_committed_without() -> None:
-    storage, told = Storage(), []
+    storage = Storage()
+    told: list[Exception] = []
     entry = Entry("entry", (storage.register_name("dispatch"),), StepEntry())
 
     class Deciding(Refusing):
