@@ -79,7 +79,7 @@ class Turn:
     def _leave_missed(self) -> None:
         """Leave out what is later than may be made up for; a single time is always made up for."""
         spec = self.schedule.spec
-        oldest_ms = self._now_ms - spec.catch_up_s * 1000
+        oldest_ms = self._now_ms - max(spec.catch_up_s, limits.ON_TIME_S) * 1000
         missed: list[int] = []
         at_ms = None if isinstance(spec.timing, At) else self.schedule.next_at()
         while at_ms is not None and at_ms < oldest_ms and len(missed) < limits.MISSED_COUNTED_MAX:

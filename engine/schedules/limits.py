@@ -6,6 +6,10 @@ CATCH_UP_S = 86400
 """Seconds by which a missed occurrence may be late and is still made up for, unless the schedule says otherwise. Design
 choice: a night's outage loses no daily report."""
 
+ON_TIME_S = 10
+"""Seconds by which an occurrence may be late and is never missed, whatever the schedule says. Design choice: a wake
+comes a moment after its time, with a cold start some seconds."""
+
 WAITING_MAX = 100
 """Occurrences that wait for the run before them. Design choice: with more, the schedule is faster than its runs."""
 

@@ -220,6 +220,18 @@ async def test_what_was_missed_by_more_than_is_made_up_for_is_counted() -> None:
     assert [each.reason for each in missed] == ["2 from here on were more than 3600 s late"]
 
 
+async def test_what_is_late_by_a_moment_is_not_missed_though_nothing_is_made_up_for() -> None:
+    world = ScheduleWorld("2026-01-01T00:00:00Z")
+    world.create(spec(Every(interval_s=3600), catch_up_s=0))
+    await world.until("2026-01-01T00:30:00Z")
+    await outage(world, "2026-01-01T01:00:00.250Z")
+    await world.until("2026-01-01T01:30:00Z")
+    await outage(world, "2026-01-01T02:00:11Z")
+    await world.until("2026-01-01T02:30:00Z")
+    assert world.runs == ["2026-01-01T01:00:00Z"]
+    assert world.status.counts.missed == 1
+
+
 async def test_a_year_of_missed_minutes_is_passed_over_at_once() -> None:
     world = ScheduleWorld("2026-01-01T00:00:00Z")
     world.create(spec(MINUTELY, catch_up_s=0))
