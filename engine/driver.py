@@ -78,7 +78,10 @@ class Peers(Protocol):
         """How a workflow stands, strongly consistent; None where there is none."""
 
     async def find(self, workflow_type: str, tags: Mapping[str, str], limit: int) -> list[str]:
-        """Ids of workflows of a type that have not ended and have at least ``tags``, in the order of ids."""
+        """Ids of workflows of a type that have not ended and have at least ``tags``, in the order of ids.
+
+        Without tags a store may give the oldest ones, and know of a start a moment later.
+        """
 
 
 @runtime_checkable
