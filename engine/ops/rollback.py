@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from engine.entry import Entry, RollbackCheckpointEntry
-from engine.errors import ControlFlow, EvictedError
+from engine.errors import ControlFlow, EntryInProgressError, EvictedError
 from engine.hooks import RollbackErrorEvent, error_info, error_message, tamed
 
 if TYPE_CHECKING:
@@ -66,6 +66,13 @@ async def _call(undo: Undo, context: RollbackContext) -> None:
             await answer
     except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
         raise
+    except ControlFlow as signal:
+        if context.is_evicted():
+            raise
+        # That of the workflow's context: the pass through its code is over.
+        raise EntryInProgressError(
+            f"the undo of {undo.name!r} performed an operation of the workflow, which is over: let it do the work itself"
+        ) from signal
     except BaseException as error:  # noqa: BLE001 - a handler is foreign code
         raise tamed(error)  # noqa: B904 - it has its cause
 

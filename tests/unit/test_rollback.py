@@ -10,6 +10,7 @@ from engine import (
     Break,
     Context,
     Continue,
+    EntryInProgressError,
     HistoryDivergedError,
     JoinError,
     RaceError,
@@ -207,6 +208,23 @@ async def test_a_failing_handler_stops_the_rollback_and_the_next_run_retries_it(
     assert attempts == ["c", "b", "b", "b", "a"]
     assert bench.metadata("b").rollback_error is None
     assert [type(event).__name__ for event in bench.events].count("RollbackErrorEvent") == 2
+
+
+async def test_a_handler_that_performs_an_operation_of_the_workflow_is_told_why_it_cannot() -> None:
+    bench = Undoing()
+
+    async def work(ctx: Context) -> None:
+        async def undo(_ctx: Any, _output: str) -> None:
+            await ctx.sleep("a while", 1)
+
+        await ctx.rollback_checkpoint("cp")
+        await ctx.step("a", bench.giving("a", "a"), rollback=undo)
+        raise ValueError("no")
+
+    with pytest.raises(EntryInProgressError, match="the undo of 'a' performed an operation"):
+        await bench.once(work)
+    assert bench.state() == "rolling_back"
+    assert "the undo of 'a'" in (bench.metadata("a").rollback_error or "")
 
 
 @pytest.mark.parametrize("number", range(1, 9))
