@@ -71,7 +71,7 @@ async def _call(undo: Undo, context: RollbackContext) -> None:
             raise
         # That of the workflow's context: the pass through its code is over.
         raise EntryInProgressError(
-            f"the undo of {undo.name!r} performed an operation of the workflow, which is over: let it do the work itself"
+            f"the undo of {undo.name!r} performed an operation of the workflow, which is over: do the work in it"
         ) from signal
     except BaseException as error:  # noqa: BLE001 - a handler is foreign code
         raise tamed(error)  # noqa: B904 - it has its cause
