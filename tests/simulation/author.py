@@ -232,19 +232,23 @@ class Author:
     async def _child(self, ctx: Context, op: Op, path: str) -> Any:
         given = Errand(
             path=path,
-            sleep_s=op.number * 15 if op.variant == "slow" else 0,
+            sleep_s=op.number * 15 if op.variant in ("slow", "unique") else 0,
             fails=op.variant == "failing",
             generations=1 if op.variant == "family" else 0,
         )
         own = f"{ctx.workflow_id} {path}" if op.variant == "named" else None
-        child = await ctx.dispatch(CHILD, msgspec.to_builtins(given), id=own)
+        is_unique = op.variant == "unique"
+        tags = {"pool": str(op.number), "of": "all"} if is_unique else None
+        child = await ctx.dispatch(CHILD, msgspec.to_builtins(given), id=own, tags=tags, unique=is_unique)
         if op.variant == "abandoned":
             return "child"
         with self._ledger.awaiting(ctx.workflow_id, child):
             try:
-                return await ctx.output(child)
+                output = await ctx.output(child)
             except WorkflowFailedError as error:
                 return error.name
+        # Whoever has the place may do the errand of another parent.
+        return "unique" if is_unique else output
 
     async def _gather(self, ctx: Context, op: Op, _path: str) -> Any:
         await ctx.queue.next_batch(op.name, signal_name(ctx.workflow_id), count=op.number, timeout=op.number * 5)

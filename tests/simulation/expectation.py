@@ -63,7 +63,7 @@ class Expectation:
             case "batch":
                 return [self._take(path), self._take(path)]
             case "child":
-                return {"failing": FAILURE, "abandoned": "child"}.get(op.variant, ["child", path])
+                return {"failing": FAILURE, "abandoned": "child", "unique": "unique"}.get(op.variant, ["child", path])
             case "timeout":
                 return [] if op.other else "timed out"
             case "send":

@@ -1,14 +1,15 @@
-"""The law of who works for whom: 15, a child is started once, with its record, and nobody sleeps past its end."""
+"""The laws of who works for whom: 15, children are started once and their ends told of; 16, places and tags."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from adapters.dynamodb.tags import place_key, tag_partition
 from engine import keys, values
 from engine.entry import StepEntry
 from tests.simulation.going_on_laws import SOON_MS
 from tests.simulation.laws import Law
-from tests.simulation.view import integer
+from tests.simulation.view import integer, string
 
 if TYPE_CHECKING:
     from engine.entry import Entry
@@ -88,6 +89,31 @@ class ChildrenOnce(Law):
             waiter, awaited = self.world.lives[life], self.world.views.get(child)
             if not waiter.has_ended and (awaited is None or awaited.has_ended):
                 raise self.breach(f"{life} is {waiter.state}, and waits for {child}, who has ended")
+
+
+class PlacesAndTags(Law):
+    """16: a unique workflow is the only one of its type and tags; one is found by its tags until it has ended."""
+
+    number = 16
+
+    def wrote(self, view: View, news: News) -> None:
+        """Hold the items of places and tags against HEAD, with which they change."""
+        head = news.head
+        if head is None or "tags" not in head:
+            return
+        tags = {name: value["S"] for name, value in head["tags"]["M"].items()}
+        dynamo = self.world.dynamo
+        found = {
+            name: dynamo.item(tag_partition(view.type, name, value), view.workflow_id) for name, value in tags.items()
+        }
+        if any((item is None) != view.has_ended for item in found.values()):
+            there = sorted(name for name, item in found.items() if item is not None)
+            raise self.breach(f"{view.life} is {view.state}, and is found by {there}")
+        if "is_unique" in head and not view.has_ended:
+            place = place_key(view.type, tags)
+            holder = string(dynamo.item(place["pk"]["S"], place["sk"]["S"]), "workflow_id")
+            if holder != view.workflow_id:
+                raise self.breach(f"{view.life} is {view.state}, and its place is that of {holder}")
 
 
 def _awaited_by(view: View) -> list[str]:

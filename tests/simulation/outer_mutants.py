@@ -1,4 +1,4 @@
-"""Mutants of the laws of more than one life, of what is told, of what is published and of children: 9 to 15."""
+"""Mutants of the laws of more than one life, of what is told, of what is published and of children: 9 to 16."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from adapters.dynamodb import committing, inbox, items, lease, plan, purge, query, start, store
+from adapters.dynamodb import beginning, committing, inbox, items, lease, plan, purge, query, start, store, tags
 from adapters.dynamodb.expressions import Condition
 from adapters.dynamodb.purge import Purge
 from adapters.dynamodb.start import Starts
@@ -177,7 +177,10 @@ def _started_at_each_replay() -> list[Patch]:
 
 
 def _no_note() -> list[Patch]:
-    return [(plan, "note_actions", lambda _waiter, _awaited: ([], []))]
+    async def mutant(*_: Any) -> None:
+        return None
+
+    return [(committing, "note", mutant)]
 
 
 def _nobody_is_told() -> list[Patch]:
@@ -185,6 +188,18 @@ def _nobody_is_told() -> list[Patch]:
         return []
 
     return [(module, "tell_waiters", mutant) for module in (committing, lease)]
+
+
+# --- 16: places and tags ---------------------------------------------------------------------------------------------
+
+
+def _place_not_taken() -> list[Patch]:
+    return [(beginning, "take_place", lambda *_: [])]
+
+
+def _tags_stay() -> list[Patch]:
+    found = tags.found_actions
+    return [(plan, "found_actions", lambda before, after: (found(before, after)[0], []))]
 
 
 OUTER_MUTANTS = [
@@ -210,4 +225,6 @@ OUTER_MUTANTS = [
     Mutant(name="a child is started at each replay", law=15, patches=_started_at_each_replay),
     Mutant(name="a waiter leaves no note", law=15, patches=_no_note),
     Mutant(name="nobody is told of an end", law=15, patches=_nobody_is_told),
+    Mutant(name="a place is not taken", law=16, patches=_place_not_taken),
+    Mutant(name="tags stay when their workflow has ended", law=16, patches=_tags_stay),
 ]

@@ -42,8 +42,9 @@ SLEEPS_S = (*("0", "0.05", "0.7", "5", "5", "40", "1200", "3000") * 4, LONG_SLEE
 TYPED = "typed"
 """How the names of operations begin that wait for messages of a class."""
 
-CHILDREN = ("plain", "slow", "failing", "named", "abandoned", "family")
-"""What children there are: some take a while, fail, have ids of the author's, are not waited for, have children too."""
+CHILDREN = ("plain", "slow", "failing", "named", "abandoned", "family", "unique")
+"""What children there are: some take a while, fail, have ids of the author's, are not waited for, have children too, or
+have a place for themselves."""
 
 TARGETS = ("w0", "w0", "w1", "w1", "w2", "nobody")
 """Workflows that signals go to: not all of them are there in every world, and none always."""

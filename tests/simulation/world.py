@@ -15,7 +15,7 @@ from tests.simulation.bus import Bus
 from tests.simulation.children import CHILD, Children
 from tests.simulation.dynamo import Dynamo
 from tests.simulation.expectation import Expectation
-from tests.simulation.family_laws import ChildrenOnce
+from tests.simulation.family_laws import ChildrenOnce, PlacesAndTags
 from tests.simulation.functions import Functions
 from tests.simulation.going_on_laws import DueWhenReady, EndsAsItWould, MessagesOnce
 from tests.simulation.laws import HEARD, BreachError, CommittedStepsStay, EndedStaysEnded, Law, Listing, OneHolder
@@ -56,6 +56,7 @@ LAWS: tuple[type[Law], ...] = (
     Remembered,
     PublishedOnce,
     ChildrenOnce,
+    PlacesAndTags,
 )
 PATIENCE_S = 2 * 3600.0
 """How long a world may take after the calm, its own waits and a sweep for each of them aside."""
