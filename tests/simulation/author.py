@@ -221,12 +221,11 @@ class Author:
             return (await ctx.queue.next(op.name, name)).body
 
     async def _signal(self, ctx: Context, op: Op, path: str) -> Any:
-        body = [ctx.workflow_id, path]
-        if op.other:
-            await ctx.signal(signal_name(op.variant), body, to=op.variant, missing="ignore")
-            return "signal"
-        with contextlib.suppress(WorkflowNotFoundError, WorkflowEndedError):
-            await ctx.signal(signal_name(op.variant), body, to=op.variant)
+        # Every workflow of a program has a type of its own, which is its id.
+        target: Any = {"type": op.variant} if op.number == 3 else {"to": op.variant}
+        missing: Any = {"missing": "ignore"} if op.other else {}
+        with contextlib.suppress(*(() if op.other else (WorkflowNotFoundError, WorkflowEndedError))):
+            await ctx.signal(signal_name(op.variant), [ctx.workflow_id, path], **target, **missing)
         return "signal"
 
     async def _child(self, ctx: Context, op: Op, path: str) -> Any:

@@ -123,7 +123,9 @@ class SignalsOnce(Law):
         if with_it != ([target] if delivered else []):
             raise self.breach(f"{said}, with messages to {with_it}")
         live_us = self._live_us.get(target)
-        if not delivered and live_us is not None and live_us < news.write.request.sandbox.began_us:
+        # Who is looked for by type may not be found at once.
+        lag_us = int(self.world.weather.index_lag_s * 1e6) + LATE_US
+        if not delivered and live_us is not None and live_us < news.write.request.sandbox.began_us - lag_us:
             raise self.breach(f"{said}, and {target} has taken messages since {live_us / 1e6:.3f} s")
 
     def _came(self, view: View, news: News, message: Item) -> None:
