@@ -66,7 +66,7 @@ class DynamoDriver:
             on_due=self._tell_due,
             on_published=self._tell_published,
         )
-        self._peers = DynamoPeers(connection.table)
+        self._peers = DynamoPeers(connection.table, waits, inbox)
         self.workflow_id = hold.head.workflow_id
         self.meter: Meter = connection.table.meter
         self._messages = DynamoMessages(connection, self.workflow_id, inbox, self.commit)

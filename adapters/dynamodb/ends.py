@@ -59,8 +59,11 @@ class Waits:
 
     def missing(self, awaited: Iterable[str], told: Collection[str]) -> list[str]:
         """Those of ``awaited`` with which a note has yet to be left, where the ends of ``told`` have been told of."""
-        standing = (self.stored | self.early) - set(told)
-        return [workflow_id for workflow_id in dict.fromkeys(awaited) if workflow_id not in standing]
+        return [workflow_id for workflow_id in dict.fromkeys(awaited) if not self.is_noted(workflow_id, told)]
+
+    def is_noted(self, awaited: str, told: Collection[str]) -> bool:
+        """Whether the end of ``awaited`` will be told of, and has not been by the time of a look that saw ``told``."""
+        return (awaited in self.stored or awaited in self.early) and awaited not in told
 
 
 async def note(connection: Connection, waiter: str, awaited: Sequence[str]) -> None:

@@ -19,7 +19,9 @@ from engine.lifecycle import ENDED, WorkflowState
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from adapters.dynamodb.ends import Waits
     from adapters.dynamodb.table import Table
+    from adapters.dynamodb.tickets import Inbox
 
 
 UNREADABLE = (CorruptHistoryError, UnknownVersionError, LogIncompleteError)
@@ -27,20 +29,27 @@ UNREADABLE = (CorruptHistoryError, UnknownVersionError, LogIncompleteError)
 
 
 class DynamoPeers:
-    """The ``Peers`` of a table."""
+    """The ``Peers`` of a table, as the holder of one workflow sees them."""
 
-    __slots__ = ("_table",)
+    __slots__ = ("_inbox", "_table", "_taken_for_granted", "_waits")
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, waits: Waits, inbox: Inbox) -> None:
         self._table = table
+        self._waits = waits
+        self._inbox = inbox
+        self._taken_for_granted: dict[str, int] = {}
 
     async def peek(self, workflow_id: str) -> Peer | None:
         """How a workflow stands, strongly consistent; None where there is none.
 
-        More than HEAD is read only where it has ended.
+        More than HEAD is read only where it has ended, and nothing where this one would have been told: then it is
+        said to be running, without its type.
         """
-        if not _is_possible(check_id, workflow_id):
-            return None
+        if self._takes_for_granted(workflow_id):
+            return Peer(workflow_id=workflow_id, workflow_type="", state=WorkflowState.RUNNING)
+        return await self._asked(workflow_id) if _is_possible(check_id, workflow_id) else None
+
+    async def _asked(self, workflow_id: str) -> Peer | None:
         stored = await self._table.get(key(workflow_id, HEAD))
         head = None if stored is None else decode_head(stored)
         if head is None or head.purging_at:
@@ -63,6 +72,20 @@ class DynamoPeers:
             output=ending.output,
             error=ending.error,
         )
+
+    def _takes_for_granted(self, workflow_id: str) -> bool:
+        """Whether an awaited workflow need not be asked again, so that a thousand who end one by one cost a thousand.
+
+        Should it have ended without our having been told, a yield is refused or the inbox is due once we are. Whoever
+        asks twice between two looks at the inbox does not wait for that, and is given a true answer.
+        """
+        looks = self._inbox.looks
+        if not self._waits.is_noted(workflow_id, self._inbox.told):
+            return False
+        if self._taken_for_granted.get(workflow_id) == looks:
+            return False
+        self._taken_for_granted[workflow_id] = looks
+        return True
 
     async def find(self, workflow_type: str, tags: Mapping[str, str], limit: int) -> list[str]:
         """Ids of workflows of a type that have not ended and have at least ``tags``, in the order of ids.

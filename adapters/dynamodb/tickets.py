@@ -83,6 +83,7 @@ class Inbox:
         waited: how often others had begun to wait for its own end; an end is conditioned on it.
         account: how far tickets are accounted for, judged by that look.
         bare: tickets of messages whose bodies are not here, but only stored.
+        looks: how many looks there have been.
     """
 
     __slots__ = (
@@ -94,6 +95,7 @@ class Inbox:
         "bare",
         "is_due",
         "last_ticket",
+        "looks",
         "told",
         "told_n",
         "waited",
@@ -106,6 +108,7 @@ class Inbox:
         self.told_n = 0
         self.told: frozenset[str] = frozenset()
         self.waited = 0
+        self.looks = 0
         self.bare: set[int] = set()
         # In the order of tickets, and what each id stands for: taking a message must not mean looking at all of them.
         self._by_ticket: dict[int, Message] = {}
@@ -117,6 +120,7 @@ class Inbox:
 
     def look(self, counts: Counts, *, messages: Sequence[Message], bare: Iterable[int] = (), now: int) -> None:
         """Take in a look at the stored inbox; the INBOX item has to be read before the messages."""
+        self.looks += 1
         self.last_ticket = counts.last_ticket
         self.is_due = counts.is_due
         self.told_n = counts.told_n

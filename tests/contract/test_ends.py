@@ -299,6 +299,47 @@ async def test_one_of_many_that_ends_while_the_notes_are_left_is_seen(place: Pla
     await end_of_parent(place)
 
 
+async def test_who_would_have_been_told_asks_nobody_but_whoever_has_ended(place: Place) -> None:
+    names = ["one", "two", "three"]
+    parent = await begin(place, *names)
+    await parent.commit(awaits(*names))
+    await end(place, "two")
+    again = await place.claimed("parent")
+    before = again.meter.calls
+    states = {name: await again.peers.peek(name) for name in names}
+    assert {name for name, peer in states.items() if peer is not None and peer.state in ENDED} == {"two"}
+    # HEAD, and what it has returned: of the one that has ended alone.
+    assert again.meter.calls - before == 3
+    # Whoever does not wait for a sign, but asks again and again, is not put off with what was known.
+    await end(place, "one")
+    asked = await again.peers.peek("one")
+    assert asked is not None
+    assert asked.state in ENDED
+    with pytest.raises(InboxMovedError):
+        await again.commit(awaits("one", "three"))
+    await again.refresh()
+    asked = await again.peers.peek("one")
+    assert asked is not None
+    assert asked.state in ENDED
+
+
+async def test_an_end_between_a_look_and_the_yield_is_not_taken_for_granted(place: Place) -> None:
+    parent = await begin(place, "child")
+    await parent.commit(awaits("child"))
+    await place.store.wake("parent")
+    again = await place.claimed("parent")
+    peer = await again.peers.peek("child")
+    assert peer is not None
+    assert peer.state not in ENDED
+    await end(place, "child")
+    with pytest.raises(InboxMovedError):
+        await again.commit(awaits("child"))
+    await again.refresh()
+    peer = await again.peers.peek("child")
+    assert peer is not None
+    assert peer.state in ENDED
+
+
 # --- whoever dies -------------------------------------------------------------------------------------------------
 
 
