@@ -24,7 +24,7 @@ from engine import (
     step_context,
 )
 from engine.activities import Activity
-from tests.simulation.children import CHILD, Errand
+from tests.simulation.children import BARE, CHILD, FLEETING, Errand
 from tests.simulation.expectation import FAILURE
 from tests.simulation.outside_laws import signal_name
 from tests.simulation.programs import Op, Program, message_name, place
@@ -238,7 +238,9 @@ class Author:
         own = f"{ctx.workflow_id} {path}" if op.variant == "named" else None
         is_unique = op.variant == "unique"
         tags = {"pool": str(op.number), "of": "all"} if is_unique else None
-        child = await ctx.dispatch(CHILD, msgspec.to_builtins(given), id=own, tags=tags, unique=is_unique)
+        # What is forgotten is nobody's to wait for.
+        kind = (CHILD, FLEETING, BARE)[op.number - 1] if op.variant == "abandoned" else CHILD
+        child = await ctx.dispatch(kind, msgspec.to_builtins(given), id=own, tags=tags, unique=is_unique)
         if op.variant == "abandoned":
             return "child"
         with self._ledger.awaiting(ctx.workflow_id, child):

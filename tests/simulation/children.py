@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from engine.commit import Pruning
+from engine.registry import Workflow
 from tests.simulation.expectation import FAILURE
 
 if TYPE_CHECKING:
@@ -15,7 +17,12 @@ if TYPE_CHECKING:
     from tests.simulation.ledger import Ledger
 
 CHILD = "child"
-"""The type of all children."""
+FLEETING = "fleeting"
+BARE = "bare"
+"""The types of children: nothing is forgotten of the first, all of the second, the history alone of the third."""
+
+RETENTION_MS = 40_000
+"""For how long they are kept."""
 
 
 class Errand(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,3 +63,13 @@ class Children:
             self._ledger.body_ended(ctx.workflow_id, name)
 
         return body
+
+
+def workflows_of(children: Children) -> dict[str, Workflow[Any]]:
+    """Every type of child."""
+    kept = {
+        CHILD: None,
+        FLEETING: Pruning(is_whole=True, after_ms=RETENTION_MS),
+        BARE: Pruning(is_whole=False, after_ms=RETENTION_MS),
+    }
+    return {name: Workflow(name, children.run, pruning) for name, pruning in kept.items()}

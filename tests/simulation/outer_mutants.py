@@ -1,4 +1,4 @@
-"""Mutants of the laws of more than one life, of what is told, of what is published and of children: 9 to 16."""
+"""Mutants of the laws of more than one life, of what is told and published, of children and of keeping: 9 to 17."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from msgspec.structs import replace
 
 from adapters.dynamodb import beginning, committing, inbox, items, lease, plan, purge, query, start, store, tags
 from adapters.dynamodb.expressions import Condition
+from adapters.dynamodb.lease import Outlived
 from adapters.dynamodb.purge import Purge
 from adapters.dynamodb.start import Starts
 from engine import storage
 from engine.commit import Child
 from engine.ops import dispatch, sending, signal
-from handlers import operations
+from handlers import operations, turn
 from tests.simulation.mutant import Mutant
 
 if TYPE_CHECKING:
@@ -202,6 +203,25 @@ def _tags_stay() -> list[Patch]:
     return [(plan, "found_actions", lambda before, after: (found(before, after)[0], []))]
 
 
+# --- 17: kept for a while --------------------------------------------------------------------------------------------
+
+
+def _kept_for_no_time() -> list[Patch]:
+    end = plan._end
+    return [(plan, "_end", lambda pruning, now: end(pruning and replace(pruning, after_ms=0), now))]
+
+
+def _kept_for_ever() -> list[Patch]:
+    async def mutant(*_: Any, **__: Any) -> tuple[str, ...]:
+        return ()
+
+    return [(turn, "forget", mutant)]
+
+
+def _all_of_it_goes() -> list[Patch]:
+    return [(lease, "Outlived", lambda **_: Outlived(is_whole=True))]
+
+
 OUTER_MUTANTS = [
     Mutant(name="a purge of one page", law=9, patches=_one_page),
     Mutant(name="what runs is purged too", law=9, patches=_what_runs_too),
@@ -227,4 +247,7 @@ OUTER_MUTANTS = [
     Mutant(name="nobody is told of an end", law=15, patches=_nobody_is_told),
     Mutant(name="a place is not taken", law=16, patches=_place_not_taken),
     Mutant(name="tags stay when their workflow has ended", law=16, patches=_tags_stay),
+    Mutant(name="what was to be kept is kept for no time", law=17, patches=_kept_for_no_time),
+    Mutant(name="what was to be kept for a while is kept for ever", law=17, patches=_kept_for_ever),
+    Mutant(name="with the history all of it goes", law=17, patches=_all_of_it_goes),
 ]

@@ -32,6 +32,12 @@ def string(item: Item | None, name: str) -> str | None:
     return str(item[name]["S"]) if item is not None and name in item else None
 
 
+def outlived(head: Item | None, now_ms: int) -> str:
+    """What is to be forgotten by ``now_ms`` of a workflow that has ended: "all", "history", or nothing."""
+    until = integer(head, "prune_at")
+    return "" if until is None or until > now_ms else string(head, "prune") or ""
+
+
 @dataclass(slots=True, kw_only=True)
 class Claim:
     """A change of the epoch: which process took the lease, by which request, and when (microseconds)."""

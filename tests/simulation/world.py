@@ -12,12 +12,13 @@ from tests.simulation.actors import Callers
 from tests.simulation.answer_laws import AnswersAreTrue, ListingIsPlausible, Remembered
 from tests.simulation.author import Author
 from tests.simulation.bus import Bus
-from tests.simulation.children import CHILD, Children
+from tests.simulation.children import Children, workflows_of
 from tests.simulation.dynamo import Dynamo
 from tests.simulation.expectation import Expectation
 from tests.simulation.family_laws import ChildrenOnce, PlacesAndTags
 from tests.simulation.functions import Functions
 from tests.simulation.going_on_laws import DueWhenReady, EndsAsItWould, MessagesOnce
+from tests.simulation.keeping_laws import KeptForAWhile
 from tests.simulation.laws import HEARD, BreachError, CommittedStepsStay, EndedStaysEnded, Law, Listing, OneHolder
 from tests.simulation.ledger import Ledger
 from tests.simulation.outside_laws import PurgedIsGone, SignalsOnce
@@ -57,6 +58,7 @@ LAWS: tuple[type[Law], ...] = (
     PublishedOnce,
     ChildrenOnce,
     PlacesAndTags,
+    KeptForAWhile,
 )
 PATIENCE_S = 2 * 3600.0
 """How long a world may take after the calm, its own waits and a sweep for each of them aside."""
@@ -120,7 +122,7 @@ class World:
         checkers = [law(self) for law in LAWS if laws is None or law.number in laws]
         self._hearing = {what: [getattr(law, what) for law in checkers if law.hears(what)] for what in HEARD}
         self.callers = Callers(self)
-        self.application.workflows[CHILD] = Workflow(CHILD, Children(self.ledger).run)
+        self.application.workflows |= workflows_of(Children(self.ledger))
 
     # --- time -------------------------------------------------------------------------------------------------------
 
@@ -128,6 +130,11 @@ class World:
     def now_ms(self) -> int:
         """Milliseconds since the epoch, truly."""
         return START_MS + self.timeline.now_us // 1000
+
+    @property
+    def latest_ms(self) -> int:
+        """What the fastest clock of a process may show."""
+        return self.now_ms + 2 * self.weather.skew_ms
 
     @property
     def is_calm(self) -> bool:
