@@ -12,8 +12,8 @@ from tests.simulation.view import ENDED, integer
 if TYPE_CHECKING:
     from tests.simulation.view import News, View
 
-PATIENCE_MS = 300_000
-"""For so long after the calm somebody may still be at it."""
+PATIENCE_MS = 1_200_000
+"""For so long after the calm it may be there: a sweep looks at one shard of sixteen a minute."""
 
 HISTORY = (keys.HISTORY_PREFIX, keys.METADATA_PREFIX, keys.NAMES_PREFIX)
 
