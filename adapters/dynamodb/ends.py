@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from adapters.dynamodb.errors import ConditionFailedError, TransactionRefusedError
 from adapters.dynamodb.expressions import Change, Condition, check_action, delete_action, number
+from adapters.dynamodb.inbox import check_owned
 from adapters.dynamodb.items import (
     AWAIT_PREFIX,
     HEAD,
@@ -33,7 +34,7 @@ from adapters.dynamodb.items import (
 from adapters.dynamodb.limits import NOTES_AT_ONCE, TELL_AT_ONCE
 from adapters.dynamodb.partition import items_query_of
 from adapters.dynamodb.schema import SORT_KEY
-from engine.errors import InboxMovedError
+from engine.errors import InboxMovedError, WorkflowNotFoundError
 from engine.lifecycle import ENDED
 
 if TYPE_CHECKING:
@@ -142,7 +143,8 @@ async def _tell(table: Table, waiter: str, ended: str, now: int) -> bool:
         return False
     try:
         await _count_up(table, waiter, ended, now, "attribute_not_exists(#closed)")
-    except ConditionFailedError:
+        await check_owned(table, waiter, f"{ended} {now}")
+    except (ConditionFailedError, WorkflowNotFoundError):
         return False
     return True
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -31,6 +32,8 @@ from engine.lifecycle import ENDED
 from engine.limits import NAME_BYTES_MAX
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
     from adapters.dynamodb.table import Connection, Table
 
 _MESSAGE_ID_BYTES_MAX = SORT_KEY_BYTES_MAX - len(DEDUP_PREFIX)
@@ -72,21 +75,24 @@ async def take_ticket(table: Table, workflow_id: str, now: int) -> int:
         ticket = await _count_up(table, workflow_id, now, "attribute_not_exists(#closed)")
     except ConditionFailedError:
         raise _ended(workflow_id) from None
-    await _check_owned(table, workflow_id, ticket)
+    await check_owned(table, workflow_id, str(ticket))
     return ticket
 
 
-async def _check_owned(table: Table, workflow_id: str, ticket: int) -> None:
-    """Take an inbox back that was made after its workflow had been purged, while its maker was stalled.
+async def check_owned(table: Table, workflow_id: str, maker: str) -> None:
+    """Take an inbox back that was made after its workflow had been purged, while its ``maker`` was stalled.
 
     An inbox without a HEAD would accept messages for nobody, for ever. With one, a purge deletes both at once.
+
+    Raises:
+        WorkflowNotFoundError: there is no such workflow.
     """
     if await table.get(key(workflow_id, HEAD)) is not None:
         return
     is_still = Condition("attribute_not_exists(#pk)")
     actions = [check_action(key(workflow_id, HEAD), is_still), delete_action(key(workflow_id, INBOX))]
     try:
-        await table.transact(actions, f"unmake inbox {workflow_id} {ticket}")
+        await table.transact(actions, f"unmake inbox {workflow_id} {maker}")
     except TransactionRefusedError:
         # Started anew by now: that workflow's inbox it is.
         return
@@ -122,8 +128,12 @@ async def send(
     message_id: str | None = None,
     sent_at: int | None = None,
     ray_id: str = "",
+    hint: Callable[[], Coroutine[Any, Any, None]] | None = None,
 ) -> Accepted:
     """Put a message into a workflow's inbox; ``body`` is CBOR, ``ray_id`` its sender's, empty where unknown.
+
+    ``hint`` has the workflow woken. It is called beside the last write, once the message has its place: a wake takes
+    longer to get there than the message does, and whoever is woken too early knows by the place that one is coming.
 
     Acknowledged, it will be consumed once, or stay in the inbox. With a ``message_id`` sending again counts once.
 
@@ -144,6 +154,7 @@ async def send(
     if message_id is not None:
         known = await find_reply(table, workflow_id, message_id, began_at)
         if known is not None:
+            await _hinted(hint)
             return known
     ticket = await take_ticket(table, workflow_id, began_at)
     message = Message(
@@ -154,14 +165,24 @@ async def send(
         ticket=ticket,
         ray_id=ray_id,
     )
-    if message_id is None:
-        accepted = await _put(table, workflow_id, message)
-    else:
-        accepted = await _put_once(connection, workflow_id, message)
+    # The write is on its way first: tasks begin at the next chance, this coroutine goes on at once.
+    hinting = asyncio.ensure_future(_hinted(hint))
+    try:
+        if message_id is None:
+            accepted = await _put(table, workflow_id, message)
+        else:
+            accepted = await _put_once(connection, workflow_id, message)
+    finally:
+        await hinting
     if clock.now() - began_at > SEND_SLOW_MS:
         # The ticket may be taken for a dead sender's by now: another one makes somebody look again.
         await take_ticket(table, workflow_id, clock.now())
     return accepted
+
+
+async def _hinted(hint: Callable[[], Coroutine[Any, Any, None]] | None) -> None:
+    if hint is not None:
+        await hint()
 
 
 async def _put(table: Table, workflow_id: str, message: Message) -> Accepted:

@@ -260,6 +260,27 @@ async def end_of_parent(place: Place) -> None:
     await claim.driver.commit(ends())
 
 
+async def test_who_is_purged_while_being_told_leaves_no_inbox(moto_place: Place) -> None:
+    place = moto_place
+    parent = await begin(place, "child", "other")
+    child = await place.claimed("child")
+    # It notes itself, and does not sleep: so it has no inbox yet.
+    await end(place, "other")
+    with pytest.raises(InboxMovedError):
+        await parent.commit(awaits("child", "other"))
+    assert "INBOX" not in await place.items("parent")
+
+    async def purge() -> None:
+        await place.store.cancel("parent")
+        place.clock.shift_ms += DAY_MS
+        await place.store.purge("parent")
+
+    place.client.plan["update_item"] = [None, purge]
+    await child.commit(ends())
+    assert await place.items("parent") == {}
+    assert await place.due(ahead_ms=DAY_MS) == set()
+
+
 async def test_many_ends_are_waited_for_at_the_price_of_each_once(place: Place) -> None:
     children = [f"c{number:03d}" for number in range(3 * NOTES_AT_ONCE + 5)]
     parent = await begin(place, *children)
