@@ -326,6 +326,7 @@ class Dynamo:
             ordinal=-1,
             sandbox=self._world.service,
             sent_us=now_us,
+            began_us=now_us,
             service=self.name,
             operation="time to live",
             arguments={},

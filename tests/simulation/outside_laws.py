@@ -64,7 +64,7 @@ class PurgedIsGone(Law):
         # Who began before its end may have had a ticket then, and was stalled since; what folds a log may be left over.
         request = news.write.request
         is_late = news.write.at_us - request.sent_us > LATE_US
-        if is_late or request.sandbox.began_us <= (view.ended_us or 0) or change.sk.startswith("SNAP#"):
+        if is_late or request.began_us <= (view.ended_us or 0) or change.sk.startswith("SNAP#"):
             self._excused.add((view.life, change.sk))
         elif view.is_gone:
             raise self.breach(f"{request.sandbox.name} writes {change.sk} of {view.life}, which is gone")
@@ -126,7 +126,7 @@ class SignalsOnce(Law):
         live_us = self._live_us.get(target)
         # Who is looked for by type may not be found at once.
         lag_us = int(self.world.weather.index_lag_s * 1e6) + LATE_US
-        if not delivered and live_us is not None and live_us < news.write.request.sandbox.began_us - lag_us:
+        if not delivered and live_us is not None and live_us < news.write.request.began_us - lag_us:
             raise self.breach(f"{said}, and {target} has taken messages since {live_us / 1e6:.3f} s")
 
     def _came(self, view: View, news: News, message: Item) -> None:

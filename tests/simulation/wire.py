@@ -24,11 +24,12 @@ LATE_S_MAX = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One call as AWS sees it: who sent it when (microseconds), what it asks for."""
+    """One call as AWS sees it: who sent it when (microseconds), in an invocation that began when, what it asks for."""
 
     ordinal: int
     sandbox: Sandbox
     sent_us: int
+    began_us: int
     service: str
     operation: str
     arguments: dict[str, Any]
@@ -74,7 +75,7 @@ class Wire:
     async def call(self, sandbox: Sandbox, service: Service, operation: str, arguments: dict[str, Any]) -> Any:
         """One call from a process; what can go wrong with it is in the plan."""
         world = self._world
-        ordinal = self.calls
+        ordinal, began_us = self.calls, sandbox.began_us
         self.calls += 1
         fault = world.fault_at(ordinal)
         kind = "" if fault is None else fault.kind
@@ -95,6 +96,7 @@ class Wire:
             ordinal=ordinal,
             sandbox=sandbox,
             sent_us=world.timeline.now_us,
+            began_us=began_us,
             service=service.name,
             operation=operation,
             arguments=arguments,
