@@ -203,9 +203,9 @@ def check_placeholders(given: Arguments) -> None:
     """Raise where a name or value is given that no expression uses, as the service does."""
     kinds = ("ConditionExpression", "UpdateExpression", "KeyConditionExpression", "FilterExpression")
     names, values = _placeholders(*(given[kind] for kind in kinds if kind in given))
-    if given.get("ExpressionAttributeNames", {}).keys() - names:
+    if not given.get("ExpressionAttributeNames", {}).keys() <= names:
         raise InvalidExpressionError("a name is given that no expression uses")
-    if given.get("ExpressionAttributeValues", {}).keys() - values:
+    if not given.get("ExpressionAttributeValues", {}).keys() <= values:
         raise InvalidExpressionError("a value is given that no expression uses")
 
 

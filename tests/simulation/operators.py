@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 CANCEL_SHARE = 0.1
 WAKE_SHARE = 0.3
 RECOVER_SHARE = 0.4
-REPLAY_SHARE = 0.2
-PURGE_SHARE = 0.3
+REPLAY_SHARE = 0.15
+PURGE_SHARE = 0.25
 AGAIN_SHARE = 0.7
-LISTINGS_MAX = 3
+LISTINGS_MAX = 2
 HURRIED_S = 10.1
 """Seconds of a purge that comes back after its first deletions: it leaves ten of them to a worker."""
 
@@ -36,7 +36,7 @@ class Operators:
 
     def begin(self) -> None:
         """Let those begin who look at all workflows at once."""
-        if self._world.plan.chance("lists") < 0.4:
+        if self._world.plan.chance("lists") < 0.35:
             self._callers.spawn(self._list_now_and_then())
 
     def see_to(self, story: Story, life: str) -> None:
@@ -79,7 +79,7 @@ class Operators:
 
     async def _ask_for_output(self, _story: Story, life: str) -> None:
         await self._callers.pause(self._callers.spread_s("ask"))
-        query = {"wait": f"{self._world.plan.chance('asks how long') * 25:.2f}"}
+        query = {"wait": f"{self._world.plan.chance('asks how long') * 10:.2f}"}
         await self._callers.ask(self._call("GET", life, "output", query=query), refusals=(404,))
         await self._callers.ask(self._call("GET", life), refusals=(404,))
 
@@ -192,7 +192,7 @@ class Operators:
         callers, chance = self._callers, self._world.plan.chance
         for _ in range(1 + int(chance("listings") * LISTINGS_MAX)):
             await callers.pause(callers.spread_s("list") * 2)
-            query = {"limit": str(1 + int(chance("limit") * 3))}
+            query = {"limit": str(1 + int(chance("limit") * 7))}
             if chance("of a type") < 0.3:
                 query["type"] = list(self._world.stories)[int(chance("which type") * len(self._world.stories))]
             if chance("of a state") < 0.4:

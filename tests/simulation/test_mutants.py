@@ -26,6 +26,8 @@ SLOW = frozenset(
         "due is cleared in spite of an outstanding ticket",
         "a cancel is overwritten",
         "what has ended is cancelled",
+        "what has ended stays in its group",
+        "a cursor leaves some out",
         "an id is known until it is deleted",
         "an id is known for an hour",
     }

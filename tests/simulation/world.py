@@ -300,7 +300,7 @@ class World:
 
     def populate(self) -> None:
         """Let the seed's own workflows be part of it."""
-        for number in range(1 + int(self.plan.chance("workflows") * 3)):
+        for number in range(1 + int(self.plan.chance("workflows") * 2.7)):
             if number not in self.plan.mute:
                 self.tell(f"w{number}", generate(f"{self.plan.seed}/{number}"))
 
