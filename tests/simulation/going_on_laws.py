@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine import keys, values
-from engine.entry import Entry, EntryStatus, SleepEntry, SleepState
+from engine.entry import Entry, EntryStatus, LoopEntry, SleepEntry, SleepState
+from engine.location import LoopIteration
 from tests.simulation.expectation import FAILURE
 from tests.simulation.laws import Law
 from tests.simulation.view import integer, is_answered, message_of, string
@@ -55,7 +56,10 @@ class MessagesOnce(Law):
                 self._recorded_in(view, view.entry(key, value), key)
         for key, value in news.removed.items():
             if key.startswith(keys.HISTORY_PREFIX):
-                self._forgotten(view, view.entry(key, value), key, is_told=news.write.request.sandbox.role == "api")
+                entry = view.entry(key, value)
+                is_told = news.write.request.sandbox.role == "api"
+                if not is_told and not _was_finished(view, news, entry):
+                    self._forgotten(view, entry, key)
         for change in inbox:
             if change.new is None and change.old is not None and not view.is_purged:
                 # One that a race's loser had completed is answered, and its record gone with the loser.
@@ -93,9 +97,9 @@ class MessagesOnce(Law):
         elif known != key:
             raise self.breach(f"{message_id} was taken twice by {view.workflow_id}, now at {view.path(entry)}")
 
-    def _forgotten(self, view: View, entry: Entry, key: bytes, *, is_told: bool) -> None:
+    def _forgotten(self, view: View, entry: Entry, key: bytes) -> None:
         message_id = message_of(entry)
-        if message_id is None or is_told or self._recorded.get((view.life, message_id)) != key:
+        if message_id is None or self._recorded.get((view.life, message_id)) != key:
             return
         # Pruned with its iteration it stays consumed; back in the inbox it may be taken again.
         is_back = any(item["id"]["S"] == message_id for item in view.messages().values())
@@ -141,6 +145,19 @@ class MessagesOnce(Law):
                 raise self.breach(f"{message_id} of {sent.life} is lost")
             if is_there and mark in self._recorded and view.state == "completed":
                 raise self.breach(f"{message_id} was taken by {sent.life}, and is still in its inbox")
+
+
+def _was_finished(view: View, news: News, entry: Entry) -> bool:
+    """Whether an entry lay in an iteration that was over: pruned just before its branch lost, it stays consumed."""
+    for depth, segment in enumerate(entry.location):
+        if not isinstance(segment, LoopIteration):
+            continue
+        key = keys.entry_key(entry.location[:depth])
+        value = news.removed.get(key)
+        loop = view.entries().get(key) if value is None else view.entry(key, value)
+        if loop is not None and isinstance(loop.kind, LoopEntry) and segment.iteration < loop.kind.iteration:
+            return not any(item["id"]["S"] == message_of(entry) for item in view.messages().values())
+    return False
 
 
 class DueWhenReady(Law):
