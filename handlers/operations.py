@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import re
 from dataclasses import dataclass
@@ -149,8 +150,8 @@ async def send(ports: Ports, call: Call) -> Answer:
         message_id=message_id,
         sent_at=ports.clock.now(),
         ray_id=ray_id_of(call.headers, ports.ids),
+        hint=functools.partial(hint, ports, call.path["id"]),
     )
-    await hint(ports, call.path["id"])
     reply = accepted.reply
     # A message sent again has its reply already, if there is one: only who waits need look.
     if reply is None and wait_s:

@@ -169,6 +169,10 @@ async def _drop(ports: TurnPorts, workflow_id: str, claim: Claim, alarms: Collec
         # Only the alarm's own wake arms it again. Any other is left over from an earlier wait and would never die out.
         with failures.losing_nothing("alarm not armed again", workflow_id):
             await ports.alarms.arm(workflow_id, early_for)
+    if isinstance(claim, NotDue) and claim.awaits_sender:
+        # The API sends a wake while it writes the message. The sweeper would find that half a minute from now.
+        with failures.losing_nothing("wake lost", workflow_id):
+            await ports.queue.wake(workflow_id, OUTSTANDING_WAKE_S)
     fields = {"workflow_id": workflow_id, "reason": type(claim).__name__, "early_for": early_for}
     logger.info("wake dropped", extra=fields)
     return Outcome.DROPPED
@@ -299,7 +303,7 @@ class Turn:
         if driver.lease_until:
             return await self._hand_on()
         await self._settle_alarm()
-        if driver.has_outstanding_ticket:
+        if driver.awaits_sender:
             # Its message has come since, most likely, and the wake for it was dropped while we held the lease. The
             # sweeper would find it, half a minute and more from now.
             await self._wake(self._workflow_id, OUTSTANDING_WAKE_S)

@@ -10,6 +10,7 @@ from adapters.dynamodb.limits import (
     COMMIT_BYTES_MAX,
     COMMIT_MESSAGES_MAX,
     MESSAGE_BYTES_MAX,
+    SENDER_LATE_MS,
     VALUE_BYTES_MAX,
     WORKER_POLL_INTERVAL_S,
 )
@@ -240,9 +241,10 @@ class DynamoDriver:
         return self._committer.tries == 0
 
     @property
-    def has_outstanding_ticket(self) -> bool:
-        """Whether a sender had a place in the inbox, at the last look, and had not put its message there yet."""
-        return self._inbox.account.is_outstanding
+    def awaits_sender(self) -> bool:
+        """Whether a sender had a place in the inbox, at the last look, and was about to put its message there."""
+        account = self._inbox.account
+        return account.is_outstanding and self._clock.now() - account.gap_at < SENDER_LATE_MS
 
     # --- commit -------------------------------------------------------------------------------------------------
 

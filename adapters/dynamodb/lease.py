@@ -69,10 +69,12 @@ class Held(Struct, frozen=True):
 class NotDue(Struct, frozen=True):
     """Nothing to do before ``due_at`` (milliseconds; None: before a message comes): drop the wake.
 
-    Where the wake was sent for the alarm at ``due_at`` it came too early, and the alarm has to be armed again.
+    Where the wake was sent for the alarm at ``due_at`` it came too early, and the alarm has to be armed again. Where it
+    ``awaits_sender`` it came ahead of the message that it was sent for, and somebody has to look again soon.
     """
 
     due_at: int | None
+    awaits_sender: bool = False
 
 
 class Ended(Struct, frozen=True):
@@ -338,7 +340,7 @@ async def _run_or_park(driver: DynamoDriver, due_at: int | None) -> Claim:
         except FencedError:
             return Held(driver.lease_until)
         else:
-            return NotDue(due_at)
+            return NotDue(due_at, awaits_sender=driver.awaits_sender)
     # Messages keep coming; running it without need is better than giving up on it.
     return Claimed(driver)
 

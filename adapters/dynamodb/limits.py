@@ -95,6 +95,10 @@ WORKER_POLL_INTERVAL_S = 1.0
 OUTSTANDING_LOOK_MS = 30_000
 """How long after a yield an inbox with an outstanding ticket is looked at again. Source: the design."""
 
+SENDER_LATE_MS = 5_000
+"""Milliseconds for which a sender with a ticket and no message is looked for again at once, not by the sweep alone.
+Design choice: a write that takes longer is being repeated, and each look costs a claim."""
+
 OUTSTANDING_MAX_MS = 60_000
 """How long a ticket without its message is believed in, since it was first missed. Source: the design."""
 

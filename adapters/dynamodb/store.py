@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from adapters.dynamodb import control, inbox, peers, query, signalling
 from adapters.dynamodb.forgetting import forget_history
@@ -17,7 +17,7 @@ from adapters.dynamodb.table import Client, Connection, Meter, Table
 from adapters.dynamodb.tail import Tail, Told, read_tail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Coroutine, Mapping
 
     from adapters.dynamodb.driver import DynamoDriver
     from adapters.dynamodb.signalling import Signalled
@@ -140,16 +140,24 @@ class Store:
         message_id: str | None = None,
         sent_at: int | None = None,
         ray_id: str = "",
+        hint: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> Accepted:
         """Put a message (CBOR ``body``) into a workflow's inbox; the same ``message_id`` again counts once.
 
-        ``ray_id`` is its sender's, where that is known.
+        ``ray_id`` is its sender's, where that is known. ``hint`` has the workflow woken, beside the last write.
 
         Raises:
             WorkflowNotFoundError, WorkflowEndedError, ValueTooLargeError: nothing was written.
         """
         return await inbox.send(
-            self._connection, workflow_id, name=name, body=body, message_id=message_id, sent_at=sent_at, ray_id=ray_id
+            self._connection,
+            workflow_id,
+            name=name,
+            body=body,
+            message_id=message_id,
+            sent_at=sent_at,
+            ray_id=ray_id,
+            hint=hint,
         )
 
     async def signal(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,14 +14,16 @@ from adapters.dynamodb.limits import (
     OUTSTANDING_LOOK_MS,
     OUTSTANDING_MAX_MS,
     SEND_SLOW_MS,
+    SENDER_LATE_MS,
 )
-from adapters.dynamodb.store import NotDue
+from adapters.dynamodb.store import Claimed, NotDue
 from engine.commit import Commit, Outgoing, Reply
 from engine.entry import Message
 from engine.errors import (
     CommitTooLarge,
     InboxMovedError,
     InvalidIdError,
+    StoreUnavailableError,
     ValueTooLargeError,
     WorkflowEndedError,
     WorkflowNotFoundError,
@@ -93,6 +95,54 @@ async def test_a_message_between_load_and_yield_is_looked_at(place: Place) -> No
     await driver.refresh()
     assert len(await driver.message_driver.receive(("go",), 9)) == 2
     await driver.commit(WAITS)
+
+
+@pytest.mark.parametrize("message_id", [None, "once"])
+async def test_a_wake_ahead_of_its_message_says_so_and_loses_nothing(place: Place, message_id: str | None) -> None:
+    driver = await place.started()
+    await driver.commit(WAITS)
+    claims: list[Any] = []
+    looked = asyncio.Event()
+
+    async def hint() -> None:
+        claims.append(await place.another("early").claim("w"))
+        looked.set()
+
+    async def stalled() -> None:
+        await looked.wait()
+
+    place.client.plan["put_item" if message_id is None else "transact_write_items"] = [stalled]
+    sent = await place.store.send("w", name="go", body=b"x", message_id=message_id, hint=hint)
+    assert not sent.duplicate
+    assert claims == [NotDue(None, awaits_sender=True)]
+    # Whoever looks a second later finds it.
+    claim = await place.store.claim("w")
+    assert isinstance(claim, Claimed)
+    assert [message.body for message in await claim.driver.message_driver.receive((), 9)] == [b"x"]
+
+
+async def test_who_has_died_after_taking_a_place_is_not_waited_for_again_and_again(place: Place) -> None:
+    driver = await place.started()
+    await driver.commit(WAITS)
+    place.client.plan["put_item"] = [StoreUnavailableError("dead")]
+    with pytest.raises(StoreUnavailableError):
+        await place.store.send("w", name="go", body=b"x")
+    assert await place.store.claim("w") == NotDue(None, awaits_sender=True)
+    place.clock.shift_ms += SENDER_LATE_MS
+    assert await place.store.claim("w") == NotDue(None)
+    assert await place.due(ahead_ms=OUTSTANDING_LOOK_MS) == {"w"}
+
+
+async def test_a_wake_is_sent_for_a_message_sent_again_too(place: Place) -> None:
+    await place.started()
+    hints: list[str] = []
+
+    async def hint() -> None:
+        hints.append("woken")
+
+    for _ in range(2):
+        await place.store.send("w", name="go", body=b"x", message_id="once", hint=hint)
+    assert hints == ["woken", "woken"]
 
 
 async def test_a_thousand_senders_do_not_collide(moto_place: Place) -> None:
@@ -269,7 +319,7 @@ async def test_a_sender_that_took_too_long_asks_to_be_looked_at(place: Place) ->
     async def stall() -> None:
         place.clock.shift_ms += SEND_SLOW_MS
         # Meanwhile somebody looks, and gives up on the ticket.
-        assert await place.store.claim("w") == NotDue(None)
+        assert await place.store.claim("w") == NotDue(None, awaits_sender=True)
         place.clock.shift_ms += OUTSTANDING_MAX_MS
         assert await place.store.claim("w") == NotDue(None)
         assert await place.due(ahead_ms=10**9) == set()
@@ -315,7 +365,7 @@ async def test_a_signal_that_took_too_long_asks_to_be_looked_at(place: Place) ->
 
 async def take_looks(place: Place, workflow_id: str) -> None:
     """Somebody looks at a workflow, and again when the outstanding ticket is given up."""
-    assert await place.store.claim(workflow_id) == NotDue(None)
+    assert await place.store.claim(workflow_id) == NotDue(None, awaits_sender=True)
     place.clock.shift_ms += OUTSTANDING_MAX_MS
     assert await place.store.claim(workflow_id) == NotDue(None)
     assert workflow_id not in await place.due(ahead_ms=10**9)

@@ -183,6 +183,21 @@ def test_an_early_alarm_arms_itself_again_and_a_stale_one_does_not(driven: Drive
     assert driven.state("order-1") == "sleeping"
 
 
+def test_a_wake_ahead_of_its_message_is_followed_by_another_a_second_later(driven: Driven) -> None:
+    driven.start("worker-message", "order-1")
+    driven.drain()
+    # A sender that has its place, and whose message is on its way.
+    driven.cloud.client("dynamodb").update_item(
+        TableName=driven.cloud.table,
+        Key={"pk": {"S": "order-1"}, "sk": {"S": "INBOX"}},
+        UpdateExpression="ADD n :one",
+        ExpressionAttributeValues={":one": {"N": "1"}},
+    )
+    assert driven.work([wake("order-1")]) == []
+    assert driven.delayed() == 1
+    assert driven.state("order-1") == "sleeping"
+
+
 def test_a_far_alarm_is_a_schedule_which_goes_with_the_workflow(driven: Driven) -> None:
     driven.start("worker-patience", "order-1", 3600)
     driven.work()
