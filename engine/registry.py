@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from engine import limits
@@ -85,6 +86,18 @@ def _origin(workflow: Workflow[Any]) -> str:
     return f"{workflow.fn.__module__}.{workflow.fn.__qualname__}"
 
 
+def _is_async(fn: Callable[..., Any]) -> bool:
+    """Whether a call of ``fn`` gives what can be awaited; decorators that say what they wrap are looked through."""
+    if not callable(fn):
+        return False
+    found = inspect.unwrap(fn)
+    return inspect.iscoroutinefunction(found) or inspect.iscoroutinefunction(type(found).__call__)
+
+
+def _name_of(fn: object) -> str:
+    return getattr(fn, "__name__", None) or repr(fn)
+
+
 def _pruning(prune: str, retention: Duration | None) -> Pruning | None:
     if prune not in ("none", "all", "history"):
         raise ValueError(f'prune is "none", "all" or "history", not {prune!r}')
@@ -120,11 +133,16 @@ def workflow(
 
     Raises:
         InvalidIdError: the type is taken by another function.
-        TypeError, ValueError: ``prune`` or ``retention`` is none.
+        TypeError, ValueError: the name is no text, the function is not async, or ``prune`` or ``retention`` is none.
     """
+    if not isinstance(name, str):
+        shown = getattr(name, "__name__", "order")
+        raise TypeError(f'a workflow is registered under the name of a type: write @workflow("{shown}")')
     pruning = _pruning(prune, retention)
 
     def register(fn: F) -> Workflow[F]:
+        if not _is_async(fn):
+            raise TypeError(f"{_name_of(fn)} must be an async function to be a workflow: async def (ctx, input)")
         registered = Workflow(name, fn, pruning)
         registry.add(registered)
         return registered
