@@ -9,7 +9,7 @@ from engine.errors import InvalidIdError
 from engine.operating import Operating
 from engine.ops import dispatch, output
 from engine.ops.dispatch import Start
-from engine.reaching import check_id, check_tags, type_name
+from engine.reaching import check_id, check_tags, new_id, type_name
 from engine.registry import Workflow
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Dispatching(Operating):
         """
         workflow_type = type_name("dispatch", workflow)
         what = f"dispatch of {workflow_type!r}"
-        if id is not None and check_id(what, id) == self._scope.turn.workflow_id:
+        if id is not None and new_id(what, id) == self._scope.turn.workflow_id:
             raise InvalidIdError(f"{what}: {id!r} is the id of the workflow that dispatches; give another, or none")
         if replace_failed and not unique:
             raise ValueError(f"{what}: replace_failed= says what unique=True does; give both, or neither")

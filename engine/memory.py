@@ -38,8 +38,8 @@ class Neighbours(Protocol):
     def find(self, workflow_type: str, tags: Mapping[str, str], limit: int) -> list[str]:
         """As ``Peers.find``."""
 
-    def accept(self, commit: Commit, ray_id: str) -> None:
-        """Take what a commit has for others, all of it, or raise and take nothing."""
+    def accept(self, commit: Commit, driver: MemoryDriver) -> None:
+        """Take what a commit over ``driver`` has for others, all of it, or raise and take nothing."""
 
 
 class MemoryPeers:
@@ -231,6 +231,7 @@ class MemoryDriver:
             InboxMovedError: it yields, and a message came since the last refresh, or an awaited workflow has ended.
             WorkflowNotFoundError, WorkflowEndedError: an outgoing message has nobody to go to.
             ChildRefusedError: a child cannot be started.
+            StartConflictError: it goes on after its end, and another has its place as the only one.
             CommitInFlightError: another commit is in flight.
         """
         if self._is_committing:
@@ -271,7 +272,7 @@ class MemoryDriver:
             for workflow_id in commit.awaited:
                 if (peer := self._neighbours.peek(workflow_id)) is None or peer.state in ENDED:
                     raise InboxMovedError(f"{workflow_id!r} has ended")
-            self._neighbours.accept(commit, self.ray_id)
+            self._neighbours.accept(commit, self)
         elif (target := next(filter(None, (one.workflow_id for one in commit.outgoing)), None)) is not None:
             raise not_found(target)
         if commit.yields:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from engine.commit import Child
 from engine.entry import Message
-from engine.errors import ChildRefusedError, WorkflowEndedError
+from engine.errors import ChildRefusedError, StartConflictError, WorkflowEndedError
 from engine.handle import run_workflow
 from engine.jumping import while_jumping
 from engine.keys import INPUT_KEY
@@ -186,14 +186,16 @@ class MemoryWorld:
         )
         return sorted(found)[:limit]
 
-    def accept(self, commit: Commit, ray_id: str) -> None:
-        """Take what a commit of a workflow with this ``ray_id`` has for others, all of it, or raise and take nothing.
+    def accept(self, commit: Commit, driver: MemoryDriver) -> None:
+        """Take what a commit over ``driver`` has for others, all of it, or raise and take nothing.
 
         Raises:
             WorkflowNotFoundError, WorkflowEndedError: a message has nobody to go to.
             ChildRefusedError: a child cannot be started.
+            StartConflictError: it goes on after its end, and another has its place as the only one.
             UnknownTypeError: nobody knows how to run it; a test must name its workflow.
         """
+        self._take_place(commit, driver)
         posts = [(one.workflow_id, one.message) for one in commit.outgoing if one.workflow_id is not None]
         self._check_posts(posts)
         for child in commit.children:
@@ -202,7 +204,7 @@ class MemoryWorld:
         self._deliver(posts)
         for member in members:
             stored = [(INPUT_KEY.hex(), member.start.workflow_input.hex())]
-            options = {"clock": self.clock, "neighbours": self, "on_call": self.on_call, "ray_id": ray_id}
+            options = {"clock": self.clock, "neighbours": self, "on_call": self.on_call, "ray_id": driver.ray_id}
             driver = MemoryDriver.load(stored, **options)
             self._add(member, driver)
 
@@ -228,6 +230,23 @@ class MemoryWorld:
             return
         if not (child.replace_failed and self.state(holder) is WorkflowState.FAILED):
             raise _refused(child, holder)
+
+    def _take_place(self, commit: Commit, driver: MemoryDriver) -> None:
+        """Give a unique workflow that goes on after its end its place again; raise where another one has it."""
+        if commit.state is None or commit.state in ENDED or driver.state not in ENDED:
+            return
+        start = next(self._members[one].start for one, known in self.drivers.items() if known is driver)
+        if not start.unique:
+            return
+        holder = self._unique[_place_of(start)]
+        if holder != start.workflow_id and self.state(holder) not in (
+            WorkflowState.COMPLETED,
+            WorkflowState.CANCELLED,
+        ):
+            raise StartConflictError(
+                f"{start.workflow_id!r} is unique and cannot go on: {holder!r}, of its type and tags, has its place"
+            )
+        self._unique[_place_of(start)] = start.workflow_id
 
     def _check_posts(self, posts: Sequence[tuple[str, Message]]) -> None:
         for workflow_id, _ in posts:

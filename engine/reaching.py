@@ -9,6 +9,9 @@ from engine import limits
 from engine.errors import InvalidIdError
 from engine.registry import Workflow
 
+SCHEDULE_PREFIX = "schedule:"
+"""What the workflow id of a schedule begins with; no other workflow's does."""
+
 
 def type_name(what: str, workflow: object) -> str:
     """The type that ``workflow``, a ``Workflow`` or a type's name, stands for; ``what`` says what was called.
@@ -43,6 +46,19 @@ def check_id(what: str, workflow_id: object) -> str:
         most = limits.WORKFLOW_ID_BYTES_MAX
         raise InvalidIdError(f"{what}: the id of a workflow has 1 to {most} bytes of UTF-8, {workflow_id!r} has not")
     return str(workflow_id)
+
+
+def new_id(what: str, workflow_id: object) -> str:
+    """``workflow_id``, where a workflow that authors start can have it.
+
+    Raises:
+        TypeError: it is no text.
+        InvalidIdError: it is empty or too long, or that of a schedule.
+    """
+    checked = check_id(what, workflow_id)
+    if checked.startswith(SCHEDULE_PREFIX):
+        raise InvalidIdError(f'{what}: {checked!r} would be a schedule: no other id begins with "{SCHEDULE_PREFIX}"')
+    return checked
 
 
 def check_tags(what: str, tags: Any) -> dict[str, str]:

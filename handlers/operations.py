@@ -14,7 +14,8 @@ from msgspec.structs import asdict
 from engine import inspect
 from engine.errors import DriverError, InvalidIdError, UnknownTypeError, WorkflowNotFoundError
 from engine.lifecycle import ENDED, WorkflowState
-from engine.schedules.identity import ID_PREFIX, SCHEDULE_TYPE
+from engine.reaching import SCHEDULE_PREFIX
+from engine.schedules.identity import SCHEDULE_TYPE
 from engine.values import decode, decode_error, encode, fit_json, input_type
 from handlers import bodies
 from handlers.application import ApplicationBrokenError
@@ -89,8 +90,8 @@ async def start(ports: Ports, call: Call) -> Answer:
             f'"{workflow_id}" would be read as another id in an address: an id must not contain "/messages/" or the '
             "segments . and .., nor end in the name of an operation, such as /output."
         )
-    if workflow_id.startswith(ID_PREFIX):
-        raise InvalidIdError(f'"{workflow_id}" would be a schedule: no other id begins with "{ID_PREFIX}".')
+    if workflow_id.startswith(SCHEDULE_PREFIX):
+        raise InvalidIdError(f'"{workflow_id}" would be a schedule: no other id begins with "{SCHEDULE_PREFIX}".')
     start_at = instant_ms(body.get("start_at"), "start_at")
     workflow_input = stored_input(call, body.get("input"), input_type(workflow.fn, 1))
     started = await ports.store.start(

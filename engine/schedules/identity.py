@@ -6,12 +6,10 @@ import re
 from datetime import UTC, datetime
 
 from engine.errors import InvalidIdError
+from engine.reaching import SCHEDULE_PREFIX
 
 SCHEDULE_TYPE = "torpor.schedule"
 """The type of every schedule: a workflow of torpor's own."""
-
-ID_PREFIX = "schedule:"
-"""What the workflow id of a schedule begins with; no other workflow's does."""
 
 NAME_CHARACTERS_MAX = 100
 """Characters of a schedule's name. Design choice: with an instant behind it, it is the id of a run."""
@@ -30,12 +28,12 @@ def schedule_id(name: str) -> str:
             f"{name[:NAME_CHARACTERS_MAX]!r} is no name of a schedule: up to {NAME_CHARACTERS_MAX} letters, digits, "
             "dots, dashes and underscores make one, a letter or digit first"
         )
-    return ID_PREFIX + name
+    return SCHEDULE_PREFIX + name
 
 
 def schedule_name(workflow_id: str) -> str:
     """The name of the schedule whose workflow id this is."""
-    return workflow_id.removeprefix(ID_PREFIX)
+    return workflow_id.removeprefix(SCHEDULE_PREFIX)
 
 
 def run_id(name: str, at_ms: int) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from engine import Context, JoinError, Registry, WorkflowResult, WorkflowState, run_workflow, workflow
 from engine.entry import EntryStatus
-from engine.errors import DriverError, InvalidIdError, StartConflictError, UnknownTypeError
+from engine.errors import CriticalError, DriverError, InvalidIdError, StartConflictError, UnknownTypeError
 from engine.handle import recover_workflow
 from engine.testing import MemoryDriver, MemoryWorld
 from tests.unit.bench import Bench
@@ -277,6 +277,46 @@ async def test_the_place_is_free_once_it_has_ended_or_was_cancelled_and_not_once
     assert (output(world, fourth), output(world, fifth)) == (1, 2)
 
 
+async def test_one_that_was_replaced_does_not_go_on_beside_the_one_in_its_place() -> None:
+    world = MemoryWorld(registry=OWN)
+
+    async def parent(ctx: Context, _given: Any) -> list[str]:
+        first = await ctx.dispatch(broken, "first", unique=True)
+        await ctx.sleep("wait", 60)
+        return [first, await ctx.dispatch(broken, "second", unique=True, replace_failed=True)]
+
+    world.start("parent", parent)
+    await world.drive()
+    first, second = output(world)
+    with pytest.raises(StartConflictError, match=f"'{first}' is unique and cannot go on: '{second}'"):
+        await recover_workflow(first, world.drivers[first])
+    assert world.state(first) is WorkflowState.FAILED
+    assert await recover_workflow(second, world.drivers[second])
+    assert world.state(second) is WorkflowState.SLEEPING
+
+
+async def test_one_whose_successor_has_ended_goes_on_and_has_its_place_again() -> None:
+    verdict = ["no"]
+
+    async def moody(_ctx: Context, _given: Any) -> str:
+        if verdict[0] == "no":
+            raise CriticalError("no")
+        return verdict[0]
+
+    async def parent(ctx: Context, _given: Any) -> str:
+        return await ctx.dispatch("moody", unique=True, replace_failed=True, id="second")
+
+    world = MemoryWorld(workflows=[workflow("moody", registry=Registry())(moody)])
+    world.start("first", moody, unique=True)
+    await world.drive()
+    verdict[0] = "yes"
+    world.start("parent", parent)
+    await world.drive()
+    assert (world.state("first"), world.state("second")) == (WorkflowState.FAILED, WorkflowState.COMPLETED)
+    assert await recover_workflow("first", world.drivers["first"])
+    assert world.start("third", moody, unique=True) == "first"
+
+
 # --- in races and in scopes without names ----------------------------------------------------------------------------
 
 
@@ -333,6 +373,7 @@ async def test_an_inserted_operation_has_a_place_and_a_dispatch_has_none() -> No
         (("x" * 256, 1), {}, InvalidIdError, "255 bytes"),
         (("echo", 1), {"id": 5}, TypeError, "a str, not 5"),
         (("echo", 1), {"id": ""}, InvalidIdError, "1 to 255 bytes"),
+        (("echo", 1), {"id": "schedule:daily"}, InvalidIdError, "would be a schedule"),
         (("echo", 1), {"id": "wf-1"}, InvalidIdError, "workflow that dispatches"),
         (("echo", 1), {"tags": ["a"]}, TypeError, "mapping of texts"),
         (("echo", 1), {"tags": {"a": 1}}, TypeError, "write numbers as texts"),
