@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from adapters.dynamodb.beginning import begin
-from adapters.dynamodb.start import Existing, know, look_at_obstacle, past
+from adapters.dynamodb.start import Existing, Leaving, know, look_at_obstacle, past
 from adapters.dynamodb.tags import place_key
-from engine.errors import CallerError, ChildRefusedError, StartConflictError
+from engine.errors import CallerError, ChildRefusedError, StartConflictError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,6 +49,8 @@ class Births:
 
         Raises:
             ChildRefusedError: another workflow is there, whether it serves in the child's place or not.
+            StoreUnavailableError: one is there that is being purged, which is over in a while. Were that refused, the
+                parent would remember for good what is true for a minute.
         """
         for number in refused:
             beginning = self.beginnings[number]
@@ -56,6 +58,8 @@ class Births:
                 obstacle = await look_at_obstacle(self._connection.table, beginning)
             except StartConflictError as error:
                 raise _refusal(beginning.head.workflow_id, str(error)) from None
+            if isinstance(obstacle, Leaving):
+                raise StoreUnavailableError(str(obstacle))
             if isinstance(obstacle, Existing):
                 raise _refused_for(beginning.head, obstacle.head)
             self.beginnings[number] = past(beginning, obstacle)

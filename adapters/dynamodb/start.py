@@ -53,7 +53,16 @@ class Gone(Struct, frozen=True):
     """Whatever was in the way is not there any more: the same start again may succeed."""
 
 
-Obstacle = Existing | Replaceable | Gone
+class Leaving(Struct, frozen=True):
+    """A workflow that is being purged has the id or the place: the same start succeeds once that is over."""
+
+    workflow_id: str
+
+    def __str__(self) -> str:
+        return f"a workflow {self.workflow_id!r} is being purged; start it again once it is gone"
+
+
+Obstacle = Existing | Replaceable | Gone | Leaving
 """What a refused start met."""
 
 
@@ -113,6 +122,8 @@ class Starts:
                 return Started(
                     workflow_id=head.workflow_id, created=True, ray_id=head.ray_id, put_off_until=head.wake_at
                 )
+            if isinstance(obstacle, Leaving):
+                raise StartConflictError(str(obstacle))
             if isinstance(obstacle, Existing):
                 return _as_started(beginning, obstacle.head, was_ambiguous=was_ambiguous)
             beginning = past(beginning, obstacle)
@@ -138,6 +149,8 @@ async def look_at_obstacle(table: Table, beginning: Beginning) -> Obstacle:
     """
     new = beginning.head
     there = await _find(table, new.workflow_id)
+    if there is not None and there.purging_at:
+        return Leaving(there.workflow_id)
     if there is not None:
         if (there.type, there.input_digest) == (new.type, new.input_digest):
             return Existing(there)
@@ -150,6 +163,8 @@ async def look_at_obstacle(table: Table, beginning: Beginning) -> Obstacle:
     if holder is None or holder.state in (WorkflowState.COMPLETED, WorkflowState.CANCELLED):
         # It ended, or was purged, between these two looks or before the first.
         return Gone()
+    if holder.purging_at:
+        return Leaving(holder.workflow_id)
     if holder.state is WorkflowState.FAILED and beginning.may_replace:
         return Replaceable(holder.workflow_id)
     return Existing(holder)
@@ -162,10 +177,7 @@ def past(beginning: Beginning, obstacle: Replaceable | Gone) -> Beginning:
 
 async def _find(table: Table, workflow_id: str) -> Head | None:
     stored = await table.get(key(workflow_id, HEAD))
-    head = None if stored is None else decode_head(stored)
-    if head is not None and head.purging_at:
-        raise StartConflictError(f"a workflow {workflow_id!r} is being purged; start it again once it is gone")
-    return head
+    return None if stored is None else decode_head(stored)
 
 
 async def know(connection: Connection, workflow_type: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from adapters.dynamodb.limits import TAG_VALUE_BYTES_MAX
 from adapters.dynamodb.store import NotFound
 from engine.commit import Child, Commit
-from engine.errors import ChildRefusedError, InvalidIdError, StartConflictError
+from engine.errors import ChildRefusedError, InvalidIdError, StartConflictError, StoreUnavailableError
 from engine.keys import ERROR_KEY, INPUT_KEY, STATE_KEY
 from engine.lifecycle import WorkflowState
 from tests.contract.aws import Answer
@@ -258,6 +258,25 @@ async def test_a_child_that_is_there_already_is_told_and_nothing_is_written(plac
     twins = [child("one", unique=True), child("two", unique=True)]
     assert (await refusal_of(driver, *twins)).existing == "one"
     await driver.commit(Commit(puts=[(b"k", b"v")], children=[child("first")]))
+
+
+async def test_a_child_whose_id_is_being_purged_can_be_started_once_that_is_over(place: Place) -> None:
+    driver = await place.started()
+    await place.store.start(workflow_id="a", type="ship", input=b"\x02")
+    await place.store.cancel("a")
+    progress = await place.store.purge("a")
+    assert progress.again_at is not None
+    starts_it = Commit(puts=[(b"k", b"v")], children=[child("a")])
+    with pytest.raises(StoreUnavailableError, match="'a' is being purged"):
+        await driver.commit(starts_it)
+    assert await driver.get(b"k") is None
+    await driver.release(wake_at=place.clock.now())
+    place.clock.shift_ms += progress.again_at - place.clock.now()
+    assert (await place.store.purge("a")).again_at is None
+    driver = await place.claimed()
+    assert driver.deaths == 0
+    await driver.commit(starts_it)
+    assert (await place.claimed("a")).type == "ship"
 
 
 async def test_a_child_takes_the_place_of_a_failed_one(place: Place) -> None:
