@@ -70,7 +70,10 @@ def test_one_bad_wake_of_a_batch_harms_no_other() -> None:
     [event] = FUNCTION_PROPERTIES["Worker"]["Events"].values()
     assert event["Properties"]["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
     assert event["Properties"]["BatchSize"] == 10
-    assert event["Properties"]["ScalingConfig"]["MaximumConcurrency"] >= 2
+    assert event["Properties"]["ScalingConfig"] == {"MaximumConcurrency": "WorkerConcurrency"}
+    # What SQS event sources accept.
+    concurrency = PARAMETERS["WorkerConcurrency"]
+    assert 2 == concurrency["MinValue"] <= concurrency["Default"] <= concurrency["MaxValue"] == 1000
 
 
 def test_the_worker_may_feed_its_own_queue() -> None:
@@ -111,6 +114,14 @@ def test_each_function_may_do_what_it_does_and_no_more() -> None:
     assert "sqs:ReceiveMessage" not in actions("ApiRole") | actions("ResumeRole") | actions("SweeperRole")
     assert not {action for action in actions("SweeperRole") if action.startswith(("dynamodb:Put", "scheduler:"))}
     assert actions("SchedulerRole") == {"sqs:SendMessage"}
+
+
+def test_what_steps_may_do_is_given_to_the_worker_alone() -> None:
+    given = {name for name, role in of_type("AWS::IAM::Role").items() if "ManagedPolicyArns" in role}
+    assert given == {"WorkerRole"}
+    arns = RESOURCES["WorkerRole"]["Properties"]["ManagedPolicyArns"]
+    assert arns == ["HasWorkerPolicies", "WorkerPolicyArns", "AWS::NoValue"]
+    assert PARAMETERS["WorkerPolicyArns"]["Default"] == ""
 
 
 def test_the_bus_is_the_stacks_own_and_what_is_published_on_it_wakes_nobody() -> None:
