@@ -21,6 +21,7 @@ EVERYWHERE = (problems.INVALID_PARAMETER, problems.METHOD_NOT_ALLOWED, problems.
 """Problems that every operation may answer with."""
 
 _TEXT = {"type": "string"}
+_TEXTS_OR_NULL = {"type": ["array", "null"], "items": _TEXT}
 _INSTANT = {"type": "string", "format": "date-time"}
 _STATE = {"enum": [str(state) for state in WorkflowState]}
 _TAGS = {"type": "object", "additionalProperties": _TEXT}
@@ -74,7 +75,18 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     },
     "Started": _object(["id", "type", "created"], id=_TEXT, type=_TEXT, ray_id=_TEXT, created={"type": "boolean"}),
     "Workflow": _object(
-        ["id", "type", "state"], id=_TEXT, type=_TEXT, state=_STATE, tags=_TAGS, ray_id=_TEXT, created_at=_INSTANT
+        ["id", "type", "state"],
+        id=_TEXT,
+        type=_TEXT,
+        state=_STATE,
+        tags=_TAGS,
+        ray_id={"type": ["string", "null"]},
+        created_at=_INSTANT,
+        waiting_for={**_TEXTS_OR_NULL, "description": "Names of messages; any where it is empty."},
+        waiting_for_workflows={
+            **_TEXTS_OR_NULL,
+            "description": "Ids of workflows whose ends it waited for when it last went to sleep; told of one alone.",
+        },
     ),
     "WorkflowPage": _object(
         ["workflows", "cursor"],

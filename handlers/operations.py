@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -20,7 +20,7 @@ from engine.values import decode, decode_error, encode, fit_json, input_type
 from handlers import bodies
 from handlers.application import ApplicationBrokenError
 from handlers.calls import Answer, instant, instant_ms, members, text, texts, truth, wait_for
-from handlers.problems import INVALID_PARAMETER, Problem
+from handlers.problems import INVALID_BODY, INVALID_PARAMETER, Problem
 from handlers.rays import ray_id_of
 from handlers.waking import wake_all
 
@@ -92,6 +92,9 @@ async def start(ports: Ports, call: Call) -> Answer:
         )
     if workflow_id.startswith(SCHEDULE_PREFIX):
         raise InvalidIdError(f'"{workflow_id}" would be a schedule: no other id begins with "{SCHEDULE_PREFIX}".')
+    unique, replace_failed = truth(body.get("unique"), "unique"), truth(body.get("replace_failed"), "replace_failed")
+    if replace_failed and not unique:
+        raise Problem(INVALID_BODY, '"replace_failed" says what "unique" does: give both, or neither.')
     start_at = instant_ms(body.get("start_at"), "start_at")
     workflow_input = stored_input(call, body.get("input"), input_type(workflow.fn, 1))
     started = await ports.store.start(
@@ -100,8 +103,8 @@ async def start(ports: Ports, call: Call) -> Answer:
         input=workflow_input,
         tags=texts(body.get("tags"), "tags"),
         start_at=start_at,
-        unique=truth(body.get("unique"), "unique"),
-        replace_failed=truth(body.get("replace_failed"), "replace_failed"),
+        unique=unique,
+        replace_failed=replace_failed,
         ray_id=ray_id_of(call.headers, ports.ids, text(body.get("ray_id"), "ray_id")),
     )
     if started.created:
@@ -226,7 +229,10 @@ async def _listed(ports: Ports, call: Call) -> Page:
 async def describe(ports: Ports, call: Call) -> Answer:
     """What is known of one workflow."""
     workflow_id, wants_document = call.path["id_or_type"], call.flag("document")
-    known = _described(await _found(ports, workflow_id))
+    found = await _found(ports, workflow_id)
+    known = _described(found)
+    # An item of its own, which is not read for nothing.
+    known["waiting_for_workflows"] = await ports.store.awaited(workflow_id) if found.awaits_others else None
     if wants_document:
         known["document"] = inspect.describe(await ports.store.history(workflow_id)).document
     return Answer(value=known)
@@ -359,9 +365,10 @@ async def purge(ports: Ports, call: Call) -> Answer:
 
 
 async def recover(ports: Ports, call: Call) -> Answer:
-    """Let a failed workflow try again from where it failed."""
-    await ports.store.recover(call.path["id"])
-    return await _told(ports, call)
+    """Let a failed workflow try again from where it failed: 202, or 200 where it has not failed and stays as it is."""
+    has_recovered = await ports.store.recover(call.path["id"])
+    told = await _told(ports, call)
+    return told if has_recovered else replace(told, status=200)
 
 
 async def replay(ports: Ports, call: Call) -> Answer:

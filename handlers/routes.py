@@ -59,7 +59,7 @@ RAY = Parameter(
 )
 
 _BODY_PROBLEMS = (problems.BODY_TOO_LARGE, problems.UNSUPPORTED_MEDIA_TYPE)
-_TOLD_PROBLEMS = (problems.WORKFLOW_NOT_FOUND, problems.WORKFLOW_ENDED, *_BODY_PROBLEMS)
+_TOLD_PROBLEMS = (problems.SCHEDULE_NOT_FOUND, problems.SCHEDULE_ENDED, *_BODY_PROBLEMS)
 _SPEC_PROBLEMS = (problems.INVALID_SCHEDULE, problems.UNKNOWN_TYPE, problems.APPLICATION_BROKEN)
 
 ROUTES: tuple[Route, ...] = (
@@ -148,7 +148,7 @@ ROUTES: tuple[Route, ...] = (
         method="POST",
         path="/workflows/{id}/recover",
         act=operations.recover,
-        answers={202: "Workflow"},
+        answers={200: "Workflow", 202: "Workflow"},
         problems=(problems.WORKFLOW_NOT_FOUND, problems.START_CONFLICT),
     ),
     Route(
@@ -200,7 +200,13 @@ ROUTES: tuple[Route, ...] = (
         act=schedules.create,
         body="NewSchedule",
         answers={200: "Schedule", 201: "Schedule"},
-        problems=(problems.START_CONFLICT, problems.WORKFLOW_NOT_FOUND, *_SPEC_PROBLEMS, *_BODY_PROBLEMS),
+        problems=(
+            problems.SCHEDULE_CONFLICT,
+            problems.SCHEDULE_ENDED,
+            problems.SCHEDULE_NOT_FOUND,
+            *_SPEC_PROBLEMS,
+            *_BODY_PROBLEMS,
+        ),
     ),
     Route(
         method="POST",
@@ -217,7 +223,7 @@ ROUTES: tuple[Route, ...] = (
         act=schedules.resume,
         parameters=(KEY,),
         answers={202: "Accepted"},
-        problems=(problems.WORKFLOW_NOT_FOUND, problems.WORKFLOW_ENDED),
+        problems=(problems.SCHEDULE_NOT_FOUND, problems.SCHEDULE_ENDED),
     ),
     Route(
         method="POST",
@@ -225,7 +231,7 @@ ROUTES: tuple[Route, ...] = (
         act=schedules.trigger,
         parameters=(KEY,),
         answers={202: "Accepted"},
-        problems=(problems.WORKFLOW_NOT_FOUND, problems.WORKFLOW_ENDED),
+        problems=(problems.SCHEDULE_NOT_FOUND, problems.SCHEDULE_ENDED),
     ),
     Route(
         method="POST",
@@ -250,14 +256,14 @@ ROUTES: tuple[Route, ...] = (
         path="/schedules/{name}",
         act=schedules.describe,
         answers={200: "Schedule"},
-        problems=(problems.WORKFLOW_NOT_FOUND, problems.CORRUPT_HISTORY),
+        problems=(problems.SCHEDULE_NOT_FOUND, problems.CORRUPT_HISTORY),
     ),
     Route(
         method="DELETE",
         path="/schedules/{name}",
         act=schedules.delete,
         answers={200: "ScheduleGone", 202: "ScheduleGone"},
-        problems=(problems.WORKFLOW_NOT_FOUND, problems.WORKFLOW_NOT_ENDED),
+        problems=(problems.SCHEDULE_NOT_FOUND, problems.WORKFLOW_NOT_FOUND, problems.WORKFLOW_NOT_ENDED),
     ),
 )
 """In the order in which addresses are matched: ids may hold slashes, so the longer address stands first."""

@@ -16,7 +16,7 @@ from engine.schedules.identity import SCHEDULE_TYPE, schedule_id, schedule_name
 from engine.values import encode, input_type
 from handlers import operations
 from handlers.calls import Answer, members, text
-from handlers.problems import INVALID_PARAMETER, Problem
+from handlers.problems import INVALID_PARAMETER, SCHEDULE_CONFLICT, SCHEDULE_ENDED, SCHEDULE_NOT_FOUND, Problem
 from handlers.rays import ray_id_of
 from handlers.schedule_bodies import (
     FILLING_MEMBERS,
@@ -48,13 +48,17 @@ async def create(ports: Ports, call: Call) -> Answer:
         spec = _spec(ports, call, body)
         tags = {"schedule": name}
         # Whoever creates the same one at the same moment is answered below, by what is there.
-        started = await ports.store.start(
-            workflow_id=workflow_id,
-            type=SCHEDULE_TYPE,
-            input=encode(spec),
-            tags=tags,
-            ray_id=ray_id_of(call.headers, ports.ids),
-        )
+        try:
+            started = await ports.store.start(
+                workflow_id=workflow_id,
+                type=SCHEDULE_TYPE,
+                input=encode(spec),
+                tags=tags,
+                ray_id=ray_id_of(call.headers, ports.ids),
+            )
+        except StartConflictError:
+            detail = f"another schedule {name!r} was created just now, or the last one is being deleted for a minute"
+            raise Problem(SCHEDULE_CONFLICT, f"{detail} or so: look at it, or create it again then") from None
         await operations.hint(ports, workflow_id)
         found, schedule = await _read(ports, name)
         return Answer(
@@ -65,7 +69,9 @@ async def create(ports: Ports, call: Call) -> Answer:
     found, schedule = await _read(ports, name)
     # A time that has passed since makes the same call no other call.
     if not schedule.spec.is_same(_spec(ports, call, body, now_ms=found.created_at)):
-        raise StartConflictError(f"there is another schedule {name!r}: update it, or delete it first")
+        raise Problem(SCHEDULE_CONFLICT, f"there is another schedule {name!r}: update it, or delete it first")
+    if found.ended_at is not None:
+        raise _ended(name)
     return Answer(value=described(name, found, schedule, ports.clock.now()))
 
 
@@ -106,8 +112,16 @@ async def describe(ports: Ports, call: Call) -> Answer:
 async def _read(ports: Ports, name: str) -> tuple[Description, Schedule]:
     found = await ports.store.describe(schedule_id(name))
     if found is None or found.type != SCHEDULE_TYPE:
-        raise WorkflowNotFoundError(f"no schedule is named {name!r}")
+        raise _not_found(name)
     return found, status.read(await ports.store.history(found.workflow_id), found.created_at)
+
+
+def _not_found(name: str) -> Problem:
+    return Problem(SCHEDULE_NOT_FOUND, f"no schedule is named {name!r}")
+
+
+def _ended(name: str) -> Problem:
+    return Problem(SCHEDULE_ENDED, f"delete the schedule {name!r} first, and create it anew where it is wanted")
 
 
 # --- telling it what to do ----------------------------------------------------------------------------------------
@@ -161,11 +175,9 @@ async def _tell(ports: Ports, call: Call, command: Command, body: Any) -> Answer
             sent_at=ports.clock.now(),
         )
     except WorkflowNotFoundError:
-        raise WorkflowNotFoundError(f"no schedule is named {name!r}") from None
+        raise _not_found(name) from None
     except WorkflowEndedError:
-        raise WorkflowEndedError(
-            f"the schedule {name!r} has ended: delete it, and create it anew where it is wanted"
-        ) from None
+        raise _ended(name) from None
     await operations.hint(ports, schedule_id(name))
     return Answer(status=202, value={"message_id": accepted.message_id, "duplicate": accepted.duplicate})
 

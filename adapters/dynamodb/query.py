@@ -18,6 +18,7 @@ from adapters.dynamodb.items import (
     KEPT_PREFIX,
     LIST_GROUPS,
     TYPES_KEY,
+    WAITS,
     Head,
     check_id,
     decode_head,
@@ -46,8 +47,9 @@ class Description(Struct, frozen=True, kw_only=True):
 
     ``ray_id`` is what it has in common with who started it; empty where that is unknown. ``prune_at`` is when its
     history, or all of it, is to be forgotten, ``pruned_at`` when the history was.
-    ``waiting_for`` are the message names waited for, ``()`` for any and None for none; ``is_running`` says that
-    somebody holds the lease, and it has not run out.
+    ``waiting_for`` are the message names waited for, ``()`` for any and None for none; ``awaits_others`` says that it
+    waits for ends of other workflows, which ``awaited`` tells. ``is_running`` says that somebody holds the lease, and
+    it has not run out.
     """
 
     workflow_id: str
@@ -59,6 +61,7 @@ class Description(Struct, frozen=True, kw_only=True):
     ended_at: int | None
     wake_at: int | None
     waiting_for: tuple[str, ...] | None
+    awaits_others: bool
     wakes: int
     deaths: int
     seq: int
@@ -102,6 +105,7 @@ def describe_head(head: Head, now: int) -> Description:
         ended_at=head.ended_at,
         wake_at=head.wake_at,
         waiting_for=head.waiting,
+        awaits_others=head.waits_seq > 0,
         wakes=head.wakes,
         deaths=head.deaths,
         seq=head.seq,
@@ -119,6 +123,13 @@ async def describe(table: Table, workflow_id: str, now: int) -> Description | No
     stored = await table.get(key(workflow_id, HEAD))
     head = None if stored is None else decode_head(stored)
     return None if head is None or head.purging_at else describe_head(head, now)
+
+
+async def awaited(table: Table, workflow_id: str) -> list[str]:
+    """Ids of the workflows for whose ends one waited when it last went to sleep, sorted: one item is read."""
+    check_id(workflow_id)
+    stored = await table.get(key(workflow_id, WAITS))
+    return [] if stored is None else sorted(stored["ids"]["SS"])
 
 
 async def describe_all(table: Table, workflow_ids: Sequence[str], now: int) -> list[Description]:

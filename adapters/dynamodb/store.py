@@ -200,6 +200,13 @@ class Store:
         """What is known of a workflow without its history; None where there is none."""
         return await query.describe(self._connection.table, workflow_id, self._connection.clock.now())
 
+    async def awaited(self, workflow_id: str) -> WorkflowIds:
+        """Ids of the workflows for whose ends one waited when it last went to sleep, sorted.
+
+        That costs one read, and is worth it where its ``Description`` says that there are some.
+        """
+        return await query.awaited(self._connection.table, workflow_id)
+
     async def history(self, workflow_id: str) -> Pairs:
         """Every stored pair, sorted by key bytes; ``WorkflowNotFoundError`` where there is no such workflow."""
         _, fold = await query.read_history(self._connection.table, workflow_id)

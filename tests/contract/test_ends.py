@@ -43,6 +43,26 @@ async def end(place: Place, workflow_id: str, state: WorkflowState = WorkflowSta
     await (await place.claimed(workflow_id)).commit(ends(state))
 
 
+async def test_whoever_waits_says_for_whom(place: Place) -> None:
+    parent = await begin(place, "b", "a")
+    described = await place.store.describe("parent")
+    assert described is not None
+    assert not described.awaits_others
+    assert await place.store.awaited("parent") == []
+    await parent.commit(awaits("b", "a"))
+    described = await place.store.describe("parent")
+    assert described is not None
+    assert described.awaits_others
+    before = place.store.meter.read_units
+    assert await place.store.awaited("parent") == ["a", "b"]
+    assert place.store.meter.read_units - before <= 1
+    await end(place, "a")
+    await (await place.claimed("parent")).commit(ends())
+    described = await place.store.describe("parent")
+    assert described is not None
+    assert not described.awaits_others
+
+
 # --- told ---------------------------------------------------------------------------------------------------------
 
 

@@ -59,6 +59,11 @@ async def patience(ctx: Context, seconds: float) -> Any:
     return [one.body for one in got]
 
 
+@workflow("worker-awaits")
+async def awaits(ctx: Context, workflow_id: str) -> Any:
+    return await ctx.output(workflow_id)
+
+
 @workflow("worker-fails")
 async def fails(_ctx: Context, _input: Any) -> None:
     raise ValueError("refused for good")

@@ -47,7 +47,7 @@ def test_a_schedule_is_created_once_and_tells_what_it_will_do(driven: Driven) ->
     assert all("T09:00:00+0" in each for each in told["next"])
     again = driven.http.post("/schedules", daily())
     assert (again.status, again.value["next"]) == (200, told["next"])
-    assert_problem(driven.http.post("/schedules", daily(cron="0 10 * * *")), problems.START_CONFLICT)
+    assert_problem(driven.http.post("/schedules", daily(cron="0 10 * * *")), problems.SCHEDULE_CONFLICT)
     driven.drain()
     assert driven.http.post("/schedules", daily()).status == 200
     assert driven.state("schedule:daily") == "sleeping"
@@ -111,12 +111,12 @@ def test_a_deleted_schedule_is_gone_and_its_name_free_in_a_minute(driven: Driven
     driven.drain()
     deleted = driven.http.call("DELETE", "/schedules/daily")
     assert (deleted.status, deleted.value) == (202, {"name": "daily", "is_gone": False})
-    assert_problem(driven.http.get("/schedules/daily"), problems.WORKFLOW_NOT_FOUND)
-    assert_problem(driven.http.post("/schedules/daily/pause"), problems.WORKFLOW_ENDED)
+    assert_problem(driven.http.get("/schedules/daily"), problems.SCHEDULE_NOT_FOUND)
+    assert_problem(driven.http.post("/schedules/daily/pause"), problems.SCHEDULE_ENDED)
     assert driven.http.get("/schedules").value["schedules"] == []
     again = driven.http.post("/schedules", daily())
-    assert_problem(again, problems.START_CONFLICT)
-    assert "being purged" in again.value["detail"]
+    assert_problem(again, problems.SCHEDULE_CONFLICT)
+    assert "being deleted" in again.value["detail"]
 
 
 def test_a_schedule_that_has_ended_says_so(driven: Driven) -> None:
@@ -125,7 +125,10 @@ def test_a_schedule_that_has_ended_says_so(driven: Driven) -> None:
     driven.drain()
     driven.http.post("/workflows/schedule%3Aonce/cancel")
     assert driven.http.get("/schedules/once").value["state"] == "cancelled"
-    assert_problem(driven.http.post("/schedules/once/trigger"), problems.WORKFLOW_ENDED)
+    assert_problem(driven.http.post("/schedules/once/trigger"), problems.SCHEDULE_ENDED)
+    again = driven.http.post("/schedules", asked)
+    assert_problem(again, problems.SCHEDULE_ENDED)
+    assert again.value["detail"].startswith("delete the schedule 'once' first")
     assert driven.http.call("DELETE", "/schedules/once").status == 202
 
 
@@ -189,7 +192,7 @@ def test_a_backfill_that_cannot_be_is_told_why(driven: Driven, body: dict[str, A
 def test_nobody_else_is_a_schedule(driven: Driven) -> None:
     assert_problem(driven.http.post("/workflows/torpor.schedule", {"id": "x"}), problems.UNKNOWN_TYPE)
     assert_problem(driven.http.post("/workflows/schedules-report", {"id": "schedule:x"}), problems.INVALID_ID)
-    assert_problem(driven.http.get("/schedules/x"), problems.WORKFLOW_NOT_FOUND)
+    assert_problem(driven.http.get("/schedules/x"), problems.SCHEDULE_NOT_FOUND)
     assert_problem(driven.http.get("/schedules/x%2Fy"), problems.INVALID_ID)
 
 

@@ -127,6 +127,9 @@ def test_a_unique_start_answers_the_one_that_is_there(http: Caller, cloud: Cloud
     taken = http.post("/workflows/a/replay", {})
     assert (taken.status, taken.value["type"]) == (409, problems.TYPE_PREFIX + "start-conflict")
     assert http.post(f"/workflows/{TYPE}", {"unique": "yes"}).status == 400
+    alone = http.post(f"/workflows/{TYPE}", {"id": "never", "replace_failed": True})
+    assert (alone.status, alone.value["type"]) == (400, problems.TYPE_PREFIX + "invalid-body")
+    assert http.get("/workflows/never").status == 404
 
 
 def test_a_failed_unique_one_is_replaced_where_that_is_asked_for(http: Caller, wiring: Wiring, cloud: Cloud) -> None:

@@ -76,6 +76,19 @@ def test_the_reply_of_a_message_is_the_same_for_every_sender_of_its_key(driven: 
     assert driven.output("order-1")["output"] == 7
 
 
+def test_a_workflow_that_waits_for_another_says_for_which(driven: Driven) -> None:
+    driven.start("worker-message", "child")
+    driven.start("worker-awaits", "parent", "child")
+    driven.drain()
+    known = driven.http.get("/workflows/parent").value
+    assert (known["state"], known["waiting_for"], known["waiting_for_workflows"]) == ("sleeping", None, ["child"])
+    assert driven.http.get("/workflows/child").value["waiting_for_workflows"] is None
+    driven.http.post("/workflows/child/messages/go", 1)
+    driven.drain()
+    known = driven.http.get("/workflows/parent").value
+    assert (known["state"], known["waiting_for_workflows"]) == ("completed", None)
+
+
 def test_a_failed_workflow_is_told_with_its_error_and_can_be_recovered(driven: Driven) -> None:
     driven.start("worker-fails", "order-1")
     assert driven.work() == []
@@ -159,7 +172,8 @@ def test_an_ended_workflow_is_neither_woken_nor_cancelled(driven: Driven) -> Non
     for operation in ("wake", "cancel"):
         assert driven.http.post(f"/workflows/order-1/{operation}").status == 409
     # There is nothing to recover from, and that is no mistake.
-    assert driven.http.post("/workflows/order-1/recover").value["state"] == "completed"
+    recovered = driven.http.post("/workflows/order-1/recover")
+    assert (recovered.status, recovered.value["state"]) == (200, "completed")
     assert driven.cloud.items() == before
 
 
