@@ -16,7 +16,7 @@ from bench.results import Results
 if TYPE_CHECKING:
     from bench.figure import Figure
 
-PARTS = ("engine_steps", "reference", "aws_durable", "cold_import", "units", "latency")
+PARTS = ("engine_steps", "reference", "aws_durable", "cold_import", "units", "families", "latency")
 """Modules of this package, each with a ``measure``, in the order in which they run."""
 
 

@@ -13,11 +13,12 @@ if TYPE_CHECKING:
 READ_UNIT_BYTES = 4096
 """Bytes that one strongly consistent read unit reads. Source: DynamoDB's pricing."""
 
+_READS = frozenset({"get_item", "query"})
 _WRITES = frozenset({"put_item", "update_item", "delete_item", "transact_write_items", "batch_write_item"})
 
 
 class Charge(Struct, frozen=True, kw_only=True):
-    """One answered call: what it was made for, its operation, its write units and, of a query, the bytes it read."""
+    """One answered call: what it was made for, its operation, its write units and, of a read, its bytes."""
 
     purpose: str
     operation: str
@@ -49,7 +50,7 @@ class Ledger:
                     purpose=self.purpose,
                     operation=operation,
                     write_units=_capacity(answer) if is_write else 0.0,
-                    read_bytes=sum(map(item_bytes, answer.get("Items", []))),
+                    read_bytes=sum(map(item_bytes, answer.get("Items") or [answer.get("Item", {})])),
                 )
             )
             return answer
@@ -70,12 +71,12 @@ class Ledger:
         ]
 
     def read_units(self, purpose: str) -> int:
-        """Read units of all queries made for ``purpose``, strongly consistent, from the bytes of their answers.
+        """Read units of all reads made for ``purpose``, strongly consistent, from the bytes of their answers.
 
         Computed, since the local AWS reports the same for every query.
         """
         read = (
-            charge.read_bytes for charge in self.charges if charge.purpose == purpose and charge.operation == "query"
+            charge.read_bytes for charge in self.charges if charge.purpose == purpose and charge.operation in _READS
         )
         return sum(max(1, math.ceil(count / READ_UNIT_BYTES)) for count in read)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import statistics
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from aiobotocore.session import get_session
@@ -27,7 +28,7 @@ from infra.aws import LOCAL_ACCESS_KEY, LOCAL_REGION, LOCAL_SECRET_KEY
 from infra.ministack import MiniStack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from adapters.dynamodb.driver import DynamoDriver
     from engine.driver import Timer
@@ -70,7 +71,7 @@ class _ShiftedClock(SystemClock):
         return super().call_later(delay_s, callback)
 
 
-class _Bench:
+class Bench:
     """A store whose calls go through a ledger."""
 
     def __init__(self, client: Any) -> None:
@@ -106,7 +107,9 @@ def measure(*, is_quick: bool, report: Callable[[str], None]) -> list[Figure]:  
         return asyncio.run(_measure(ministack.endpoint, report))
 
 
-async def _measure(endpoint: str, report: Callable[[str], None]) -> list[Figure]:
+@asynccontextmanager
+async def opened(endpoint: str) -> AsyncIterator[Bench]:
+    """A table of its own on the local AWS at ``endpoint``."""
     client = get_session().create_client(
         "dynamodb",
         region_name=LOCAL_REGION,
@@ -116,7 +119,11 @@ async def _measure(endpoint: str, report: Callable[[str], None]) -> list[Figure]
     )
     async with client as made:
         await made.create_table(TableName=TABLE, **TABLE_DEFINITION)
-        bench = _Bench(made)
+        yield Bench(made)
+
+
+async def _measure(endpoint: str, report: Callable[[str], None]) -> list[Figure]:
+    async with opened(endpoint) as bench:
         # The first start of each type also notes the type: once in the life of a table, not of a workflow.
         for workflow_type in ("steps", "napper", "order"):
             await bench.store.start(workflow_id=f"first-{workflow_type}", type=workflow_type, input=encode(None))
@@ -153,7 +160,7 @@ def _expect(result: WorkflowResult[Any], state: WorkflowState) -> None:
         raise BenchFailedError(f"the workflow is {result.state} and should be {state}")
 
 
-async def _steps(bench: _Bench) -> list[Figure]:
+async def _steps(bench: Bench) -> list[Figure]:
     await bench.start("steps", None)
     _expect(await bench.wake("steps", _steps_workflow, 1), WorkflowState.COMPLETED)
     ledger = bench.ledger
@@ -185,7 +192,7 @@ async def _steps(bench: _Bench) -> list[Figure]:
     ]
 
 
-async def _wakes(bench: _Bench) -> list[Figure]:
+async def _wakes(bench: Bench) -> list[Figure]:
     await bench.start("napper", None)
     _expect(await bench.wake("napper", _napper_workflow, 1), WorkflowState.SLEEPING)
     await bench.send("napper", "go", {"number": 1})
@@ -210,14 +217,14 @@ async def _wakes(bench: _Bench) -> list[Figure]:
     ]
 
 
-async def _claimed(bench: _Bench, workflow_id: str) -> DynamoDriver:
+async def _claimed(bench: Bench, workflow_id: str) -> DynamoDriver:
     claim = await bench.store.claim(workflow_id)
     if not isinstance(claim, Claimed):
         raise BenchFailedError(f"{workflow_id} cannot be claimed: {claim}")
     return claim.driver
 
 
-async def _others(bench: _Bench) -> list[Figure]:
+async def _others(bench: Bench) -> list[Figure]:
     """What a workflow does to others, a commit each: a child, a signal, a wait for an end, an end that is told."""
     for workflow_id in ("parent", "plain"):
         await bench.store.start(workflow_id=workflow_id, type="steps", input=encode(None))
@@ -245,7 +252,7 @@ async def _others(bench: _Bench) -> list[Figure]:
     return [Figure(name=f"write_units_{name}", value=value, unit="units") for name, value in costs.items()]
 
 
-async def _tags(bench: _Bench) -> list[Figure]:
+async def _tags(bench: Bench) -> list[Figure]:
     """What tags cost to have, and to look for among many."""
     ledger = bench.ledger
     costs = []
@@ -286,7 +293,7 @@ def _crowd_tags(number: int) -> dict[str, str]:
     return {"tenant": "one", "order": f"{number:05d}", "day": f"{number % (CROWD // 10)}"}
 
 
-async def _order(bench: _Bench) -> list[Figure]:
+async def _order(bench: Bench) -> list[Figure]:
     await bench.start("order", ORDER)
     _expect(await bench.wake("order", order, 1), WorkflowState.SLEEPING)
     _expect(await bench.wake("order", order, 2, after_s=3), WorkflowState.SLEEPING)
