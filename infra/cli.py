@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from engine.errors import TorporError
 from infra import commands, deploy, dev, options, schedule_commands
+from infra.fault import CalledWronglyError
+from infra.printing import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,12 +57,14 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit as it says."""
-    chosen = parser().parse_args(arguments)
+    chosen = _parsed(arguments)
     act: Callable[[argparse.Namespace], None] = chosen.act
     try:
         act(chosen)
+    except CalledWronglyError as error:
+        chosen.made_by.error(str(error))
     except TorporError as error:
-        print(f"torpor: {error}", file=sys.stderr)
+        print(f"torpor: {lines_of(str(error))}", file=sys.stderr)
         sys.exit(1)
     except BrokenPipeError:
         # The reader of our output (`| head`) has had enough.
@@ -68,6 +72,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(0)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    top = parser()
+    chosen, left = top.parse_known_args(arguments)
+    # Of `send ID --key k NAME` argparse takes the first for NAME, since ID may be left out, and is left with the other.
+    if chosen.command == "send" and chosen.id is None and len(left) == 1 and not left[0].startswith("-"):
+        chosen.id, chosen.name = chosen.name, left[0]
+    elif left:
+        top.error(f"unrecognized arguments: {' '.join(left)}")
+    return chosen
 
 
 def _version() -> str:
@@ -180,6 +195,7 @@ def _add_looks(groups: Any) -> None:
         help="with --type: only those that have not ended and have this tag; may be repeated",
     )
     command.add_argument("--limit", type=options.count, default=LIST_LIMIT, help="how many at most (%(default)s)")
+    command.add_argument("--cursor", help="go on where an answer ended, by the cursor that --json prints")
     for name, act, summary in (
         ("history", commands.history, "show every recorded operation of a workflow"),
         ("watch", commands.watch, "print each state of a workflow until it ends, or what workflows publish"),

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import http.client
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.clock import SystemClock
+from engine.lifecycle import ENDED
 from infra import history_view, redrive
 from infra.api_client import segment
 from infra.asking import ask, encoded, find, value_of
-from infra.fault import DeployError
+from infra.fault import CalledWronglyError, DeployError
 from infra.ministack import wait
-from infra.printing import as_json, print_json, print_table, short
+from infra.printing import as_json, lines_of, print_json, print_table, short
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -25,20 +27,17 @@ WAIT_MAX_S = 25
 PAGE_MAX = 100
 """Workflows a page of the list. Source: the API."""
 
-ERROR_MAX = 200
-"""Characters of the error of a failed workflow that ``get`` shows; ``--output`` tells it whole. Design choice."""
-
 POLL_S = 1.0
 """Seconds between two looks of ``watch``. Design choice."""
 
 LISTEN_S = 20
 """Seconds that one request of ``watch --messages`` waits for a message. Source: the API."""
 
-ENDED = frozenset({"completed", "failed", "cancelled"})
-
 
 def start(arguments: Namespace) -> None:
     """``torpor start``: start a workflow, and with ``--wait`` see it end."""
+    if arguments.replace_failed and not arguments.unique:
+        raise CalledWronglyError("--replace-failed says what --unique does: give both, or neither")
     body: dict[str, Any] = {"input": arguments.input}
     if arguments.id is not None:
         body["id"] = arguments.id
@@ -59,8 +58,7 @@ def start(arguments: Namespace) -> None:
 
 def send(arguments: Namespace) -> None:
     """``torpor send``: post a message, and with ``--wait`` print the reply to it."""
-    if (arguments.type is None) == (arguments.id is None):
-        raise DeployError("Give the id of a workflow, or --type and maybe --tag, not both.")
+    _check_one(arguments.id, arguments.type, "--type TYPE", "ID and NAME, or NAME and --type TYPE")
     if arguments.type is not None:
         _signal(arguments)
         return
@@ -74,13 +72,15 @@ def send(arguments: Namespace) -> None:
     elif "reply" in accepted:
         print_json(accepted["reply"])
     else:
-        print(f"{accepted.get('message_id', '')}  {'was accepted before' if accepted.get('duplicate') else 'accepted'}")
+        how = "was accepted before" if accepted.get("duplicate") else "accepted"
+        late = "" if arguments.wait is None else f"; no reply came within {query['wait']} s"
+        print(f"{accepted.get('message_id', '')}  {how}{late}")
 
 
 def _signal(arguments: Namespace) -> None:
     """Post a message to the first workflow of a type that has the tags."""
     if arguments.wait is not None:
-        raise DeployError("Only who sends to the id of a workflow can wait for the reply.")
+        raise CalledWronglyError("only who sends to the id of a workflow can wait for the reply")
     body = {"type": arguments.type, "tags": dict(arguments.tag), "body": arguments.body}
     headers = {} if arguments.key is None else {"Idempotency-Key": arguments.key}
     reply = find(arguments).request("POST", f"/signals/{segment(arguments.name)}", body=encoded(body), headers=headers)
@@ -102,11 +102,15 @@ def get(arguments: Namespace) -> None:
     if arguments.json:
         print_json(known)
         return
-    if known.get("state") == "failed":
-        known = {**known, "error": _why(_ending(api, arguments.id, 0))}
     width = max(map(len, known), default=0)
     for name, value in known.items():
         print(f"{name:<{width}}  {short(value)}")
+    if known.get("state") == "failed":
+        # Whole: it is what whoever asks this wants to know.
+        first, *more = lines_of(_told_error(_ending(api, arguments.id, 0))).split("\n")
+        print(f"{'error':<{width}}  {first}")
+        for line in more:
+            print(f"{'':<{width}}  {line}".rstrip())
 
 
 def list_workflows(arguments: Namespace) -> None:
@@ -118,7 +122,7 @@ def list_workflows(arguments: Namespace) -> None:
     if arguments.tag:
         wanted["tag"] = [f"{name}={value}" for name, value in arguments.tag]
     found: list[dict[str, Any]] = []
-    cursor: str | None = None
+    cursor: str | None = arguments.cursor
     while len(found) < arguments.limit:
         query = {**wanted, "limit": str(min(PAGE_MAX, arguments.limit - len(found)))}
         page = ask(api, "GET", "/workflows", query=query if cursor is None else {**query, "cursor": cursor})
@@ -127,7 +131,7 @@ def list_workflows(arguments: Namespace) -> None:
         if cursor is None:
             break
     if arguments.json:
-        print_json(found)
+        print_json({"workflows": found, "cursor": cursor})
     else:
         print_table(found, ("id", "type", "state", "created_at"))
 
@@ -135,13 +139,15 @@ def list_workflows(arguments: Namespace) -> None:
 def history(arguments: Namespace) -> None:
     """``torpor history``: every recorded operation of a workflow, in the order of creation."""
     told = ask(find(arguments), "GET", f"{_at(arguments)}/history")
-    entries = told.get("entries") if isinstance(told, dict) else told
-    if arguments.json or not isinstance(entries, list):
+    if arguments.json:
         print_json(told)
-    elif isinstance(told, dict) and told.get("pruned_at"):
+    elif told.get("pruned_at"):
         print(f"{arguments.id}  its history was forgotten at {told['pruned_at']}")
     else:
-        print_table(history_view.rows(entries), (*history_view.COLUMNS, *(["id"] if arguments.ids else [])))
+        print_table(
+            history_view.rows(told["entries"], told.get("state")),
+            (*history_view.COLUMNS, *(["id"] if arguments.ids else [])),
+        )
 
 
 def order(arguments: Namespace) -> None:
@@ -155,19 +161,22 @@ def order(arguments: Namespace) -> None:
         body = {} if arguments.entry is None else {"entry_id": arguments.entry}
     if arguments.command == "cancel" and arguments.rollback:
         query = {"rollback": "true"}
-    done = ask(find(arguments), "POST", f"{_at(arguments)}/{arguments.command}", body=body, query=query)
+    path = f"{_at(arguments)}/{arguments.command}"
+    reply = find(arguments).request("POST", path, query=query, body=encoded(body))
+    done = value_of(reply)
     if arguments.json:
         print_json(done)
+    elif arguments.command == "recover" and reply.status == http.client.OK:
+        print(f"{arguments.id}  nothing to recover: it is {done['state']}")
     else:
         print(f"{arguments.id}  {done.get('state', 'done') if isinstance(done, dict) else 'done'}")
 
 
 def _is_from_dlq(arguments: Namespace) -> bool:
-    """Whether the dead-letter queue is meant; raises DeployError where it and an id are, or neither."""
-    if arguments.from_dlq == (arguments.id is not None):
-        raise DeployError("Give the id of a workflow, or --from-dlq, not both.")
+    """Whether the dead-letter queue is meant; raises CalledWronglyError where it and an id are, or neither."""
+    _check_one(arguments.id, arguments.from_dlq or None, "--from-dlq", "ID, or --from-dlq")
     if arguments.from_dlq and arguments.endpoint is not None:
-        raise DeployError("An address does not tell its dead-letter queue: give --stack.")
+        raise CalledWronglyError("an address does not tell its dead-letter queue: give --stack")
     return bool(arguments.from_dlq)
 
 
@@ -187,8 +196,7 @@ def purge(arguments: Namespace) -> None:
 
 def watch(arguments: Namespace) -> None:
     """``torpor watch``: print each state a workflow comes to, until it has ended; or what workflows publish."""
-    if (arguments.messages is None) == (arguments.id is None):
-        raise DeployError("Give the id of a workflow, or --messages NAME, not both.")
+    _check_one(arguments.id, arguments.messages, "--messages NAME", "ID, or --messages NAME")
     if arguments.messages is not None:
         _watch_messages(arguments)
         return
@@ -222,6 +230,14 @@ def dump(arguments: Namespace) -> None:
     api = find(arguments)
     parts = {"workflow": "", "output": "/output", "history": "/history"}
     print_json({name: ask(api, "GET", f"{_at(arguments)}{path}") for name, path in parts.items()})
+
+
+def _check_one(workflow_id: str | None, other: Any, option: str, wanted: str) -> None:
+    """Raise CalledWronglyError unless either a workflow's id or ``option``, whose value is ``other``, is given."""
+    if workflow_id is not None and other is not None:
+        raise CalledWronglyError(f"give the id of a workflow or {option}, not both")
+    if workflow_id is None and other is None:
+        raise CalledWronglyError(f"something is missing: give {wanted}")
 
 
 def _at(arguments: Namespace) -> str:
@@ -258,9 +274,3 @@ def _told_error(ending: dict[str, Any]) -> str:
     error = ending.get("error") or {}
     told = error if isinstance(error, dict) else {"message": error}
     return f"{told.get('name', 'Error')}: {told.get('message', '')}"
-
-
-def _why(ending: dict[str, Any]) -> str:
-    """Why a workflow failed, on one line."""
-    line = " ".join(_told_error(ending).split())
-    return line if len(line) <= ERROR_MAX else f"{line[: ERROR_MAX - 1]}…"

@@ -7,3 +7,7 @@ from engine.errors import OperatorError
 
 class DeployError(OperatorError):
     """Packaging, starting the local AWS or deploying failed; the message is complete and meant for a terminal."""
+
+
+class CalledWronglyError(DeployError):
+    """A command was given arguments that do not go together; nothing was done."""

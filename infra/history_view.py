@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
+
+from engine.lifecycle import ENDED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -11,18 +14,20 @@ if TYPE_CHECKING:
 COLUMNS = ("location", "kind", "status", "attempts", "began", "took", "result")
 """Of the table; the ids, which ``torpor replay --entry`` asks for, come behind them where they are asked for."""
 
+UNDER_WAY = frozenset({"pending", "running"})
+
 _SECOND = timedelta(seconds=1)
 _MINUTE = timedelta(minutes=1)
 _DAY = timedelta(days=1)
 
 
-def rows(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One row for each entry of ``GET /workflows/{id}/history``, in its order."""
+def rows(entries: Sequence[Mapping[str, Any]], state: str | None = None) -> list[dict[str, Any]]:
+    """One row for each entry of ``GET /workflows/{id}/history``, in its order; ``state`` is the workflow's."""
     return [
         {
             "location": entry.get("location"),
             "kind": entry.get("kind"),
-            "status": "rolled back" if entry.get("rolled_back_at") else entry.get("status"),
+            "status": _status(entry, is_over=state in ENDED),
             "attempts": entry.get("attempts") or None,
             "began": _began(_instant(entry.get("created_at"))),
             "took": _took(_instant(entry.get("created_at")), _instant(entry.get("completed_at"))),
@@ -33,6 +38,17 @@ def rows(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
+def _status(entry: Mapping[str, Any], *, is_over: bool) -> Any:
+    """How it stands, as whoever has to act on it sees it."""
+    if entry.get("rolled_back_at"):
+        return "rolled back"
+    status = entry.get("status")
+    if is_over and status in UNDER_WAY:
+        return "unfinished"
+    # What is tried once has no retries that could run out.
+    return "failed" if status == "exhausted" and (entry.get("attempts") or 0) <= 1 else status
+
+
 def _result(entry: Mapping[str, Any]) -> Any:
     """What came of it: why it or its undo failed, else its value, else how its branches stand."""
     for name in ("rollback_error", "error"):
@@ -40,9 +56,22 @@ def _result(entry: Mapping[str, Any]) -> Any:
             return entry[name]
     if entry.get("value") is not None:
         return entry["value"]
-    branches = entry.get("branches") or []
-    told = ", ".join(f"{branch['name']} {branch['status']}" for branch in branches)
-    return told or entry.get("details") or None
+    if entry.get("kind") == "message":
+        return f"{str(entry.get('details') or 'message').partition(' with the id ')[0]}, no body"
+    return _branches(entry.get("branches") or []) or entry.get("details") or None
+
+
+def _branches(branches: Sequence[Mapping[str, Any]]) -> str:
+    """How branches stand: by name, or counted where their names are the numbers of ``ctx.map``."""
+    if not all(branch["name"].isdecimal() for branch in branches):
+        return ", ".join(f"{branch['name']} {branch['status']}" for branch in branches)
+    if not branches:
+        return ""
+    counts = Counter(branch["status"] for branch in branches)
+    done = counts.pop("completed", 0)
+    return ", ".join(
+        [f"{done} of {len(branches)} branches completed", *(f"{n} {status}" for status, n in counts.items())]
+    )
 
 
 def _instant(text: str | None) -> datetime | None:

@@ -19,7 +19,7 @@ def command(
     made: argparse.ArgumentParser = groups.add_parser(
         name, help=summary, description=f"{summary[0].upper()}{summary[1:]}."
     )
-    made.set_defaults(act=act)
+    made.set_defaults(act=act, made_by=made)
     if is_about_workflows:
         target = made.add_argument_group("where")
         target.add_argument("--stack", metavar="NAME", help="a deployed CloudFormation stack")

@@ -39,6 +39,11 @@ def _cell(value: Any) -> str:
     return text if len(text) <= CELL_MAX else f"{text[: CELL_MAX - 1]}…"
 
 
+def lines_of(text: str) -> str:
+    """A text of several lines as it is, without control characters."""
+    return "\n".join(map(short, text.splitlines()))
+
+
 def short(value: Any) -> str:
     """A value on one line: texts as they are, nothing as a dash, all else as JSON; no control characters."""
     if value is None:

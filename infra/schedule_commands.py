@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from infra import options
 from infra.api_client import segment
 from infra.asking import ask, find
-from infra.fault import DeployError
+from infra.fault import CalledWronglyError
 from infra.printing import print_json, print_table, short
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ def add_to(groups: Any) -> None:
     _named(inner, "trigger", tell, "start one run now, whatever else runs, paused or not")
     command = _named(inner, "backfill", backfill, "start the runs of a time that has passed, but for those that were")
     for name, which in (("from", "first"), ("to", "last")):
-        command.add_argument(f"--{name}", required=True, metavar="TIME", help=f"the {which} instant, ISO 8601")
+        told = f"the {which} instant, ISO 8601; without an offset in the schedule's time zone (UTC where it has none)"
+        command.add_argument(f"--{name}", required=True, metavar="TIME", help=told)
     command.add_argument(
         "--overlap", choices=("queue", "allow"), help="allow: all at once; else one after the other, as by default"
     )
@@ -74,21 +75,30 @@ def _named(inner: Any, name: str, act: Callable[[Namespace], None], summary: str
 
 
 def _add_spec(command: argparse.ArgumentParser, *, is_new: bool) -> None:
+    def by_default(told: str) -> str:
+        # What an update leaves out stays as it is.
+        return f" ({told})" if is_new else ""
+
     timing = command.add_mutually_exclusive_group(required=is_new)
     timing.add_argument("--cron", metavar="EXPRESSION", help="minute hour day month weekday, such as '0 9 * * MON-FRI'")
     timing.add_argument("--every", metavar="INTERVAL", help="such as 90s, 15m, 1h30m, 1d")
     timing.add_argument("--at", metavar="TIME", help="once: ISO 8601, without an offset in --timezone")
-    command.add_argument("--timezone", metavar="ZONE", help="an IANA name, such as Europe/Berlin (UTC)")
-    command.add_argument("--start-at", metavar="TIME", help="what --every is aligned to (the creation)")
+    command.add_argument("--timezone", metavar="ZONE", help=f"an IANA name, such as Europe/Berlin{by_default('UTC')}")
+    command.add_argument("--start-at", metavar="TIME", help=f"what --every is aligned to{by_default('the creation')}")
     command.add_argument("--type", required=is_new, help="the workflow type of the runs")
-    command.add_argument("--input", type=options.value, metavar="JSON|@FILE|-", help="the input of the runs (null)")
+    command.add_argument(
+        "--input", type=options.value, metavar="JSON|@FILE|-", help=f"the input of the runs{by_default('null')}"
+    )
     command.add_argument(
         "--overlap",
         choices=("skip", "queue", "allow"),
-        help="while the run before is under way: leave the next one out, let it wait, or let both run (skip)",
+        help="while the run before is under way: leave the next one out, let it wait, or let both run"
+        + by_default("skip"),
     )
     command.add_argument(
-        "--catch-up", metavar="INTERVAL", help="by how much an occurrence may be late, as after an outage (1d)"
+        "--catch-up",
+        metavar="INTERVAL",
+        help=f"by how much an occurrence may be late, as after an outage{by_default('1d')}",
     )
     command.add_argument(
         "--tag", action="append", type=options.pair, metavar="NAME=VALUE", help="a tag of the runs; may be repeated"
@@ -124,7 +134,7 @@ def list_schedules(arguments: Namespace) -> None:
         if cursor is None:
             break
     if arguments.json:
-        print_json(found)
+        print_json({"schedules": found, "cursor": cursor})
     else:
         rows = [{**told, "when": _when(told), "next": next(iter(told["next"]), None)} for told in found]
         print_table(rows, ("name", "state", "type", "when", "next"))
@@ -163,7 +173,7 @@ def update(arguments: Namespace) -> None:
     """``torpor schedule update``: what is there, with what is given in its place."""
     given = _given(arguments)
     if not given:
-        raise DeployError("Say what is to change: give at least one option.")
+        raise CalledWronglyError("say what is to change: give at least one option")
     there = ask(find(arguments), "GET", _at(arguments))
     # Another way to say when takes the place of the old one, with all that belongs to that.
     dropped = {*TIMINGS, "start_at"} if given.keys() & set(TIMINGS) else set()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from infra.cli import main
 from tests.unit.test_cli import Api, api, torpor
 
 if TYPE_CHECKING:
@@ -124,7 +126,25 @@ def test_update_keeps_what_is_not_given(api: Api) -> None:
     assert torpor(api, "schedule", "update", "report", "--every", "1h") == 0
     assert "cron" not in api.body
     assert api.body["every"] == "1h"
-    assert torpor(api, "schedule", "update", "report") == 1
+    assert torpor(api, "schedule", "update", "report") == 2
+
+
+def test_help_tells_defaults_where_they_are_some(capsys: pytest.CaptureFixture[str]) -> None:
+    told = {}
+    for command in ("create", "update", "backfill"):
+        with pytest.raises(SystemExit):
+            main(["schedule", command, "--help"])
+        told[command] = " ".join(capsys.readouterr().out.split())
+    defaults = ("(UTC)", "(the creation)", "(null)", "(skip)", "(1d)")
+    assert [each for each in defaults if each in told["create"]] == [*defaults]
+    assert [each for each in defaults if each in told["update"]] == []
+    assert told["backfill"].count("in the schedule's time zone") == 2
+
+
+def test_a_list_as_json_is_the_answer_with_its_cursor(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    api.answer((200, {"schedules": [TOLD], "cursor": "c"}))
+    assert torpor(api, "schedule", "list", "--limit", "1", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"schedules": [TOLD], "cursor": "c"}
 
 
 def test_delete_tells_whether_its_name_is_free(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
