@@ -23,12 +23,15 @@ def run(arguments: Namespace) -> None:
     """Build the package for AWS and deploy it; raises DeployError where a tool is missing or fails."""
     folder = Path.cwd()
     application = Application.of(arguments.app, folder)
+    # Who has named no module hears of it before anything is installed.
+    application.sources()
     sam = find_sam()
     _report("packaging the functions")
     build_folder(application, function(folder), _report)
     place = _with_template(deployment(folder))
     _sam(sam, place, ["build"])
     if arguments.build_only:
+        print(f"built: {place / '.aws-sam' / 'build'}")
         return
     parameters = {"AppModule": application.modules, **dict(arguments.parameter)}
     region = ["--region", arguments.region] if arguments.region else []
