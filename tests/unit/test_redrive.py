@@ -79,6 +79,6 @@ def test_any_json_is_read_or_is_nothing(value: Any) -> None:
 def test_the_queue_or_an_id_but_not_both(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
         main(arguments)
-    assert exit_.value.code == 1
+    assert exit_.value.code == 2
     told = capsys.readouterr().err
     assert "--from-dlq" in told or "--stack" in told
