@@ -21,6 +21,10 @@ SLACK_US = 100 * 1_000_000
 """Clocks differ: a day may be so much shorter or longer."""
 
 
+SETTLING_SHARE = 2.2
+"""An answer is under way for up to so many times the weather's latency."""
+
+
 class ListingIsPlausible(Law):
     """11: a listing shows nothing that never was, each workflow once and in order, and in the end all of them."""
 
@@ -118,7 +122,9 @@ class AnswersAreTrue(Law):
             raise self.breach(f"{asked} is said to be answered with {value['reply']}")
 
     def _check_state(self, call: HttpCall, state: str) -> None:
-        known = self.world.lives[call.life].states_since(call.began_us)
+        # A Query may show what was there before a transaction until that one is answered.
+        settling_us = int(self.world.weather.latency_s * SETTLING_SHARE * 1e6)
+        known = self.world.lives[call.life].states_since(call.began_us - settling_us)
         if state not in known:
             raise self.breach(f"{call.life} is said to be {state} by {call.path}; it was {sorted(known)}")
 
