@@ -33,6 +33,8 @@ def test_a_start_that_is_repeated_counts_once(probe: Make) -> None:
 
 def test_a_start_under_a_taken_id_is_a_conflict(probe: Make, local_stack: LocalStack) -> None:
     taken = probe("listening", "taken").started()
+    # Its worker writes too, until it waits.
+    taken.wait_for("word")
     before = taken.items()
     assert problem(taken.start(linger_s=1)) == (409, "start-conflict")
     body = json.dumps({"id": "taken", "input": {"marks": str(taken.file)}}).encode()
