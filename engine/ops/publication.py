@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from engine import values
 from engine.commit import Publication
-from engine.entry import EntryMetadata, EntryStatus, StepEntry
+from engine.entry import EntryStatus, StepEntry
 from engine.errors import DriverError
+from engine.ops.sending import put_metadata, replayed
 
 if TYPE_CHECKING:
     from engine.scope import Scope
@@ -22,9 +23,7 @@ async def run(scope: Scope, name: str, body: Any, topic: str) -> None:
     part = scope.next_name(f"publish:{name}")
     _, entry = scope.open(part, StepEntry)
     if entry is not None:
-        metadata = turn.storage.find_metadata(entry.id)
-        if metadata is not None and metadata.completed_at is not None:
-            scope.finished(metadata.completed_at)
+        replayed(scope, entry)
         return
     if not turn.flusher.is_atomic:
         # Written piece by piece, a crash in between would publish it again, or never.
@@ -32,12 +31,7 @@ async def run(scope: Scope, name: str, body: Any, topic: str) -> None:
     data = values.encode(body)
     scope.check_bytes(len(data), f"the message {name!r}", is_message=True)
     scope.act()
-    now = turn.clock.now()
     entry = scope.record(part, StepEntry(output=values.encode(None)))
-    turn.storage.put_metadata(
-        entry.id,
-        EntryMetadata(status=EntryStatus.COMPLETED, attempts=1, last_attempt_at=now, created_at=now, completed_at=now),
-    )
-    turn.storage.publish(Publication(id=entry.id, name=name, topic=topic, body=data, sent_at=now))
-    scope.finished(now)
+    put_metadata(scope, entry, EntryStatus.COMPLETED, None)
+    turn.storage.publish(Publication(id=entry.id, name=name, topic=topic, body=data, sent_at=turn.clock.now()))
     await turn.recorded()
