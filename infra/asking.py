@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from infra.fault import DeployError
+from infra.printing import print_json
 from infra.target import find_api
 
 if TYPE_CHECKING:
@@ -30,6 +31,38 @@ def ask(
 ) -> Any:
     """What the API answers to one request; raises RefusedError for a problem."""
     return value_of(api.request(method, path, query=query, body=encoded(body)))
+
+
+def listed(
+    api: ApiClient,
+    what: str,
+    query: Mapping[str, str | Sequence[str]],
+    *,
+    limit: int,
+    page_max: int,
+    cursor: str | None,
+) -> dict[str, Any]:
+    """The answer to ``GET /{what}`` with up to ``limit`` rows, from ``cursor`` on, of however many pages it takes.
+
+    The API has ``page_max`` of them in a page at the most; the answer's cursor is that of the last one.
+    """
+    found: list[dict[str, Any]] = []
+    while len(found) < limit:
+        wanted = {**query, "limit": str(min(page_max, limit - len(found)))}
+        page = ask(api, "GET", f"/{what}", query=wanted if cursor is None else {**wanted, "cursor": cursor})
+        found += page[what]
+        cursor = page.get("cursor")
+        if cursor is None:
+            break
+    return {what: found, "cursor": cursor}
+
+
+def tell(arguments: Namespace, answer: Any, line: str) -> None:
+    """Print what the API answered: whole where ``--json`` asks for it, else ``line``."""
+    if arguments.json:
+        print_json(answer)
+    else:
+        print(line)
 
 
 def encoded(body: Any) -> bytes | None:

@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import TorporError
+from engine.lifecycle import WorkflowState
 from infra import commands, deploy, dev, options, schedule_commands
 from infra.fault import CalledWronglyError
 from infra.printing import lines_of
@@ -108,7 +109,7 @@ def _add_stack_commands(groups: Any) -> None:
     )
     _add_application(command)
     command.add_argument("--stack", metavar="NAME", default="torpor", help="the stack to make or update (%(default)s)")
-    command.add_argument("--region", help="the AWS region, if not your default")
+    options.add_region(command)
     command.add_argument("--build-only", action="store_true", help="stop before anything is sent to AWS")
     command.add_argument("sam", nargs="*", metavar="-- SAM OPTION", help="further options of sam deploy, after --")
 
@@ -134,10 +135,8 @@ def _add_start(groups: Any) -> None:
     command = options.command(groups, "start", commands.start, "start a workflow")
     command.add_argument("type", metavar="TYPE", help="the type it is registered under")
     command.add_argument("--id", help="its id; without one it gets a new one each time")
-    command.add_argument("--input", type=options.value, metavar="JSON|@FILE|-", help="its input (null)")
-    command.add_argument(
-        "--tag", action="append", default=[], type=options.pair, metavar="NAME=VALUE", help="a tag; may be repeated"
-    )
+    options.add_value(command, "--input", "its input (null)")
+    options.add_tags(command, "a tag, to find and to address it by")
     command.add_argument(
         "--unique",
         action="store_true",
@@ -146,63 +145,43 @@ def _add_start(groups: Any) -> None:
     command.add_argument(
         "--replace-failed", action="store_true", help="with --unique: one that has failed does not count"
     )
-    command.add_argument("--start-at", metavar="TIME", help="when to begin: RFC 3339, such as 2030-01-31T08:00:00Z")
     command.add_argument(
-        "--wait", type=options.seconds, metavar="SECONDS", help="wait for its end and print its output"
+        "--start-at", metavar="TIME", help="when to begin: RFC 3339, such as 2030-01-31T08:00:00Z (now)"
     )
+    options.add_wait(command, "wait so long for its end and print its output; exit 1 if it has none by then")
 
 
 def _add_send(groups: Any) -> None:
     command = options.command(groups, "send", commands.send, "post a message to a workflow")
-    command.add_argument("id", metavar="ID", nargs="?", help="the workflow's id, unless --type says which")
+    options.add_id(command, is_needed=False, told="the workflow's id, unless --type says which")
     command.add_argument("name", metavar="NAME", help="the message's name")
     command.add_argument("--type", help="instead of an id: to the first of this type that has not ended")
-    command.add_argument(
-        "--tag",
-        action="append",
-        default=[],
-        type=options.pair,
-        metavar="NAME=VALUE",
-        help="with --type: and has this tag",
-    )
-    command.add_argument("--body", type=options.value, metavar="JSON|@FILE|-", help="the message's body (null)")
+    options.add_tags(command, "with --type: and has this tag")
+    options.add_value(command, "--body", "the message's body (null)")
     command.add_argument(
         "--key", "--id", dest="key", help="a name of your own for this message: sent again, it counts once"
     )
-    command.add_argument(
-        "--wait",
-        type=options.seconds,
-        metavar="SECONDS",
-        help=f"wait for the reply to it, {commands.WAIT_MAX_S} at most",
-    )
+    options.add_wait(command, f"wait so long for the reply to it, {commands.WAIT_MAX_S} at most, and print it")
 
 
 def _add_looks(groups: Any) -> None:
     command = options.command(groups, "get", commands.get, "show what is known of a workflow")
-    command.add_argument("id", metavar="ID", help="the workflow's id")
+    options.add_id(command)
     command.add_argument("--output", action="store_true", help="print its output alone; exit 1 if it has none")
-    command.add_argument("--wait", type=options.seconds, metavar="SECONDS", help="wait for its output")
+    options.add_wait(command, "wait so long for its output and print it alone; exit 1 if it has none by then")
     command.add_argument("--document", action="store_true", help="tell the document of its state, too")
-    command = options.command(groups, "list", commands.list_workflows, "list workflows")
+    command = options.command(groups, "list", commands.list_workflows, "list workflows, the youngest first")
     command.add_argument("--type", help="only those of this type")
-    command.add_argument("--state", help="only those in this state, such as failed")
-    command.add_argument(
-        "--tag",
-        action="append",
-        default=[],
-        type=options.pair,
-        metavar="NAME=VALUE",
-        help="with --type: only those that have not ended and have this tag; may be repeated",
-    )
-    command.add_argument("--limit", type=options.count, default=LIST_LIMIT, help="how many at most (%(default)s)")
-    command.add_argument("--cursor", help="go on where an answer ended, by the cursor that --json prints")
+    command.add_argument("--state", help=f"only those in this state: {', '.join(WorkflowState)}")
+    options.add_tags(command, "with --type: only those that have not ended and have this tag")
+    options.add_page(command, LIST_LIMIT)
     for name, act, summary in (
         ("history", commands.history, "show every recorded operation of a workflow"),
         ("watch", commands.watch, "print each state of a workflow until it ends, or what workflows publish"),
         ("dump", commands.dump, "print all that is known of a workflow as JSON, such as for a report"),
     ):
         command = options.command(groups, name, act, summary)
-        command.add_argument("id", metavar="ID", help="the workflow's id", nargs="?" if name == "watch" else None)
+        options.add_id(command, is_needed=name != "watch")
         if name == "watch":
             command.add_argument("--messages", metavar="NAME", help="print what is published as NAME, until Ctrl-C")
             command.add_argument("--topic", help="with --messages: only what is on exactly this topic")
@@ -212,14 +191,14 @@ def _add_looks(groups: Any) -> None:
 
 def _add_orders(groups: Any) -> None:
     for name, summary in (
-        ("wake", "have a workflow looked at now"),
+        ("wake", "have a workflow looked at now, before its time"),
         ("cancel", "cancel a workflow for good; --rollback undoes what it has done"),
         ("recover", "let a failed workflow try again from where it failed"),
         ("replay", "run a workflow again, from a step or from the beginning"),
     ):
         command = options.command(groups, name, commands.order, summary)
         # Only the dead-letter queue names workflows itself.
-        command.add_argument("id", metavar="ID", help="the workflow's id", nargs="?" if name == "recover" else None)
+        options.add_id(command, is_needed=name != "recover")
         if name == "replay":
             command.add_argument("--entry", metavar="ENTRY", help="the entry of the step to begin at (see history)")
         if name == "cancel":
@@ -229,7 +208,7 @@ def _add_orders(groups: Any) -> None:
                 "--from-dlq", action="store_true", help="wake every workflow that the dead-letter queue names instead"
             )
     command = options.command(groups, "purge", commands.purge, "delete an ended workflow for good")
-    command.add_argument("id", metavar="ID", help="the workflow's id")
+    options.add_id(command)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from engine.clock import SystemClock
 from engine.lifecycle import ENDED
 from infra import history_view, redrive
 from infra.api_client import segment
-from infra.asking import ask, encoded, find, value_of
+from infra.asking import ask, encoded, find, listed, tell, value_of
 from infra.fault import CalledWronglyError, DeployError
 from infra.ministack import wait
 from infra.printing import as_json, lines_of, print_json, print_table, short
@@ -50,10 +50,9 @@ def start(arguments: Namespace) -> None:
     started = ask(api, "POST", f"/workflows/{segment(arguments.type)}", body=body)
     if arguments.wait is not None:
         _print_ending(arguments, _ending(api, started["id"], arguments.wait))
-    elif arguments.json:
-        print_json(started)
     else:
-        print(f"{started['id']}  {'started' if started.get('created', True) else 'was started before'}")
+        how = "started" if started.get("created", True) else "was started before"
+        tell(arguments, started, f"{started['id']}  {how}")
 
 
 def send(arguments: Namespace) -> None:
@@ -63,33 +62,34 @@ def send(arguments: Namespace) -> None:
         _signal(arguments)
         return
     query = {} if arguments.wait is None else {"wait": f"{min(arguments.wait, WAIT_MAX_S):g}"}
-    headers = {} if arguments.key is None else {"Idempotency-Key": arguments.key}
-    path = f"{_at(arguments)}/messages/{segment(arguments.name)}"
-    reply = find(arguments).request("POST", path, query=query, body=encoded(arguments.body), headers=headers)
-    accepted = value_of(reply)
-    if arguments.json:
-        print_json(accepted)
-    elif "reply" in accepted:
+    accepted = _post(arguments, f"{_at(arguments)}/messages/{segment(arguments.name)}", arguments.body, query)
+    if "reply" in accepted and not arguments.json:
         print_json(accepted["reply"])
     else:
-        how = "was accepted before" if accepted.get("duplicate") else "accepted"
         late = "" if arguments.wait is None else f"; no reply came within {query['wait']} s"
-        print(f"{accepted.get('message_id', '')}  {how}{late}")
+        tell(arguments, accepted, f"{_acceptance(accepted)}{late}")
 
 
 def _signal(arguments: Namespace) -> None:
     """Post a message to the first workflow of a type that has the tags."""
     if arguments.wait is not None:
         raise CalledWronglyError("only who sends to the id of a workflow can wait for the reply")
-    body = {"type": arguments.type, "tags": dict(arguments.tag), "body": arguments.body}
+    body = {"type": arguments.type, "tags": dict(arguments.tag or []), "body": arguments.body}
+    accepted = _post(arguments, f"/signals/{segment(arguments.name)}", body, {})
+    tell(arguments, accepted, f"{_acceptance(accepted)} by {accepted.get('workflow_id', '')}")
+
+
+def _post(arguments: Namespace, path: str, body: Any, query: dict[str, str]) -> dict[str, Any]:
+    """What the API says to a message, which counts once where the options give it a key."""
     headers = {} if arguments.key is None else {"Idempotency-Key": arguments.key}
-    reply = find(arguments).request("POST", f"/signals/{segment(arguments.name)}", body=encoded(body), headers=headers)
-    accepted = value_of(reply)
-    if arguments.json:
-        print_json(accepted)
-    else:
-        how = "was accepted before" if accepted.get("duplicate") else "accepted"
-        print(f"{accepted.get('message_id', '')}  {how} by {accepted.get('workflow_id', '')}")
+    reply = find(arguments).request("POST", path, query=query, body=encoded(body), headers=headers)
+    accepted: dict[str, Any] = value_of(reply)
+    return accepted
+
+
+def _acceptance(accepted: dict[str, Any]) -> str:
+    how = "was accepted before" if accepted.get("duplicate") else "accepted"
+    return f"{accepted.get('message_id', '')}  {how}"
 
 
 def get(arguments: Namespace) -> None:
@@ -115,25 +115,18 @@ def get(arguments: Namespace) -> None:
 
 def list_workflows(arguments: Namespace) -> None:
     """``torpor list``: workflows, newest first, of one type or state where asked; by tags, in the order of ids."""
-    api = find(arguments)
     wanted: dict[str, str | list[str]] = {
         name: value for name in ("type", "state") if (value := getattr(arguments, name)) is not None
     }
     if arguments.tag:
         wanted["tag"] = [f"{name}={value}" for name, value in arguments.tag]
-    found: list[dict[str, Any]] = []
-    cursor: str | None = arguments.cursor
-    while len(found) < arguments.limit:
-        query = {**wanted, "limit": str(min(PAGE_MAX, arguments.limit - len(found)))}
-        page = ask(api, "GET", "/workflows", query=query if cursor is None else {**query, "cursor": cursor})
-        found += page["workflows"]
-        cursor = page.get("cursor")
-        if cursor is None:
-            break
+    told = listed(
+        find(arguments), "workflows", wanted, limit=arguments.limit, page_max=PAGE_MAX, cursor=arguments.cursor
+    )
     if arguments.json:
-        print_json({"workflows": found, "cursor": cursor})
+        print_json(told)
     else:
-        print_table(found, ("id", "type", "state", "created_at"))
+        print_table(told["workflows"], ("id", "type", "state", "created_at"))
 
 
 def history(arguments: Namespace) -> None:
@@ -164,12 +157,10 @@ def order(arguments: Namespace) -> None:
     path = f"{_at(arguments)}/{arguments.command}"
     reply = find(arguments).request("POST", path, query=query, body=encoded(body))
     done = value_of(reply)
-    if arguments.json:
-        print_json(done)
-    elif arguments.command == "recover" and reply.status == http.client.OK:
-        print(f"{arguments.id}  nothing to recover: it is {done['state']}")
-    else:
-        print(f"{arguments.id}  {done.get('state', 'done') if isinstance(done, dict) else 'done'}")
+    is_idle = arguments.command == "recover" and reply.status == http.client.OK
+    tell(
+        arguments, done, f"{arguments.id}  {'nothing to recover: it is ' if is_idle else ''}{done.get('state', 'done')}"
+    )
 
 
 def _is_from_dlq(arguments: Namespace) -> bool:
@@ -183,15 +174,8 @@ def _is_from_dlq(arguments: Namespace) -> bool:
 def purge(arguments: Namespace) -> None:
     """``torpor purge``: delete an ended workflow for good."""
     told = ask(find(arguments), "DELETE", _at(arguments))
-    if arguments.json:
-        print_json(told)
-    else:
-        gone = (
-            "gone"
-            if told["is_gone"]
-            else "being deleted; its id is free when that is done, at least a minute after its end"
-        )
-        print(f"{arguments.id}  {gone}")
+    later = "being deleted; its id is free when that is done, at least a minute after its end"
+    tell(arguments, told, f"{arguments.id}  {'gone' if told['is_gone'] else later}")
 
 
 def watch(arguments: Namespace) -> None:

@@ -24,9 +24,41 @@ def command(
         target = made.add_argument_group("where")
         target.add_argument("--stack", metavar="NAME", help="a deployed CloudFormation stack")
         target.add_argument("--endpoint", metavar="URL", help="the address of an API")
-        target.add_argument("--region", help="the AWS region, if not your default")
+        add_region(target)
         made.add_argument("--json", action="store_true", help="print the whole answer as JSON")
     return made
+
+
+def add_id(made: argparse.ArgumentParser, *, is_needed: bool = True, told: str = "the workflow's id") -> None:
+    """Add ``ID``: which workflow is meant."""
+    made.add_argument("id", metavar="ID", nargs=None if is_needed else "?", help=told)
+
+
+def add_tags(made: argparse.ArgumentParser, told: str) -> None:
+    """Add ``--tag``, a list of pairs, None where none is given; ``told`` says what a tag is for."""
+    # Not an empty list by default: an update of a schedule tells no tags from those that are there.
+    made.add_argument("--tag", action="append", type=pair, metavar="NAME=VALUE", help=f"{told}; may be repeated")
+
+
+def add_value(made: argparse.ArgumentParser, name: str, told: str) -> None:
+    """Add an option that takes a value; ``told`` says what it is for."""
+    made.add_argument(name, type=value, metavar="JSON|@FILE|-", help=told)
+
+
+def add_wait(made: argparse.ArgumentParser, told: str) -> None:
+    """Add ``--wait``; ``told`` says for what, and what comes then."""
+    made.add_argument("--wait", type=seconds, metavar="SECONDS", help=told)
+
+
+def add_region(made: Any) -> None:
+    """Add ``--region``, to a command or a group of its options."""
+    made.add_argument("--region", metavar="NAME", help="the AWS region, if not your default")
+
+
+def add_page(made: argparse.ArgumentParser, rows: int) -> None:
+    """Add ``--limit``, by default ``rows``, and ``--cursor``: what of a list is asked for."""
+    made.add_argument("--limit", type=count, metavar="NUMBER", default=rows, help="how many at most (%(default)s)")
+    made.add_argument("--cursor", help="go on where an answer ended, by the cursor that --json prints")
 
 
 def value(text: str) -> Any:

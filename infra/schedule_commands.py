@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from infra import options
 from infra.api_client import segment
-from infra.asking import ask, find
+from infra.asking import ask, find, listed, tell
 from infra.fault import CalledWronglyError
 from infra.printing import print_json, print_table, short
 
@@ -48,14 +48,12 @@ def add_to(groups: Any) -> None:
     inner = schedule.add_subparsers(dest="schedule_command", metavar="COMMAND", required=True)
     command = _named(inner, "create", create, "create a schedule; the same one again changes nothing")
     _add_spec(command, is_new=True)
-    options.command(inner, "list", list_schedules, "list schedules, the youngest first").add_argument(
-        "--limit", type=options.count, default=PAGE_MAX, help="how many at most (%(default)s)"
-    )
+    options.add_page(options.command(inner, "list", list_schedules, "list schedules, the youngest first"), PAGE_MAX)
     _named(inner, "show", show, "show a schedule: what is to come, and what became of the latest occurrences")
-    command = _named(inner, "pause", tell, "have a schedule occur no more until it is resumed; what runs goes on")
+    command = _named(inner, "pause", say, "have a schedule occur no more until it is resumed; what runs goes on")
     command.add_argument("--note", metavar="TEXT", help="why; it is shown with the schedule")
-    _named(inner, "resume", tell, "have a paused schedule occur again, from now on")
-    _named(inner, "trigger", tell, "start one run now, whatever else runs, paused or not")
+    _named(inner, "resume", say, "have a paused schedule occur again, from now on")
+    _named(inner, "trigger", say, "start one run now, whatever else runs, paused or not")
     command = _named(inner, "backfill", backfill, "start the runs of a time that has passed, but for those that were")
     for name, which in (("from", "first"), ("to", "last")):
         told = f"the {which} instant, ISO 8601; without an offset in the schedule's time zone (UTC where it has none)"
@@ -86,9 +84,7 @@ def _add_spec(command: argparse.ArgumentParser, *, is_new: bool) -> None:
     command.add_argument("--timezone", metavar="ZONE", help=f"an IANA name, such as Europe/Berlin{by_default('UTC')}")
     command.add_argument("--start-at", metavar="TIME", help=f"what --every is aligned to{by_default('the creation')}")
     command.add_argument("--type", required=is_new, help="the workflow type of the runs")
-    command.add_argument(
-        "--input", type=options.value, metavar="JSON|@FILE|-", help=f"the input of the runs{by_default('null')}"
-    )
+    options.add_value(command, "--input", f"the input of the runs{by_default('null')}")
     command.add_argument(
         "--overlap",
         choices=("skip", "queue", "allow"),
@@ -100,9 +96,7 @@ def _add_spec(command: argparse.ArgumentParser, *, is_new: bool) -> None:
         metavar="INTERVAL",
         help=f"by how much an occurrence may be late, as after an outage{by_default('1d')}",
     )
-    command.add_argument(
-        "--tag", action="append", type=options.pair, metavar="NAME=VALUE", help="a tag of the runs; may be repeated"
-    )
+    options.add_tags(command, "a tag of the runs" if is_new else "a tag of the runs, in place of all that they had")
 
 
 def _given(arguments: Namespace) -> dict[str, Any]:
@@ -115,28 +109,16 @@ def _given(arguments: Namespace) -> dict[str, Any]:
 def create(arguments: Namespace) -> None:
     """``torpor schedule create``."""
     told = ask(find(arguments), "POST", "/schedules", body={"name": arguments.name, **_given(arguments)})
-    if arguments.json:
-        print_json(told)
-    else:
-        print(f"{told['name']}  {_ahead(told)}")
+    tell(arguments, told, f"{told['name']}  {_ahead(told)}")
 
 
 def list_schedules(arguments: Namespace) -> None:
     """``torpor schedule list``."""
-    api = find(arguments)
-    found: list[dict[str, Any]] = []
-    cursor: str | None = None
-    while len(found) < arguments.limit:
-        query = {"limit": str(min(PAGE_MAX, arguments.limit - len(found)))}
-        page = ask(api, "GET", "/schedules", query=query if cursor is None else {**query, "cursor": cursor})
-        found += page["schedules"]
-        cursor = page.get("cursor")
-        if cursor is None:
-            break
+    told = listed(find(arguments), "schedules", {}, limit=arguments.limit, page_max=PAGE_MAX, cursor=arguments.cursor)
     if arguments.json:
-        print_json({"schedules": found, "cursor": cursor})
+        print_json(told)
     else:
-        rows = [{**told, "when": _when(told), "next": next(iter(told["next"]), None)} for told in found]
+        rows = [{**each, "when": _when(each), "next": next(iter(each["next"]), None)} for each in told["schedules"]]
         print_table(rows, ("name", "state", "type", "when", "next"))
 
 
@@ -157,7 +139,7 @@ def show(arguments: Namespace) -> None:
         print_table(lists["recent"], ("scheduled_at", "outcome", "run_id", "reason"))
 
 
-def tell(arguments: Namespace) -> None:
+def say(arguments: Namespace) -> None:
     """``torpor schedule pause``, ``resume`` and ``trigger``."""
     note = getattr(arguments, "note", None)
     _post(arguments, arguments.schedule_command, None if note is None else {"note": note})
@@ -184,18 +166,13 @@ def update(arguments: Namespace) -> None:
 def delete(arguments: Namespace) -> None:
     """``torpor schedule delete``."""
     told = ask(find(arguments), "DELETE", _at(arguments))
-    if arguments.json:
-        print_json(told)
-    else:
-        print(f"{arguments.name}  {'gone' if told['is_gone'] else 'ended; its name is free in about a minute'}")
+    gone = "gone" if told["is_gone"] else "ended; its name is free in about a minute"
+    tell(arguments, told, f"{arguments.name}  {gone}")
 
 
 def _post(arguments: Namespace, what: str, body: Any) -> None:
     accepted = ask(find(arguments), "POST", f"{_at(arguments)}/{what}", body=body)
-    if arguments.json:
-        print_json(accepted)
-    else:
-        print(f"{arguments.name}  {what} accepted")
+    tell(arguments, accepted, f"{arguments.name}  {what} accepted")
 
 
 def _at(arguments: Namespace) -> str:
