@@ -86,7 +86,8 @@ async def get_version(scope: Scope, name: str, latest: int) -> int:
 async def check_version(scope: Scope, latest: int) -> int:
     """The version of this place of this workflow, relative to its scope's; kept as an absolute one.
 
-    Recorded, else that of the operation which history has here, else ``latest``.
+    Recorded, else that of the operation which history has here, the scope's own where that stands at no place, else
+    ``latest``.
     """
     check_number(f"check_version({latest!r}): latest", latest)
     newest = scope.version + latest - 1
@@ -96,10 +97,13 @@ async def check_version(scope: Scope, latest: int) -> int:
         assert isinstance(entry.kind, VersionCheckEntry)
         return max(1, entry.kind.resolved - scope.version + 1)
     resolved = newest
-    if placed.following is None:
-        scope.act()
-    else:
+    if placed.following is not None:
         resolved = placed.following.version
+    elif scope.has_leftovers():
+        # What stands at no place, a signal or a start, was done here by code that knew of no check.
+        resolved = scope.version
+    else:
+        scope.act()
     scope.record(placed.name, VersionCheckEntry(resolved=resolved, latest=newest))
     await scope.turn.recorded()
     return max(1, resolved - scope.version + 1)

@@ -24,9 +24,10 @@ from engine.activities import Activity
 from engine.bare import decode_entry
 from engine.entry import JoinEntry, StepEntry, VersionCheckEntry
 from engine.errors import InvalidIdError
+from engine.handle import recover_workflow
 from engine.keys import HISTORY_PREFIX
 from engine.testing import MemoryDriver
-from tests.unit.bench import Bench
+from tests.unit.bench import WORKFLOW_ID, Bench
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -427,6 +428,31 @@ async def test_a_check_at_the_end_of_what_history_has_is_new() -> None:
     await bench.once(old)
     bench.send("go")
     assert (await bench.through(new)).output == [2]
+
+
+async def test_a_check_sees_what_history_has_at_no_place_too() -> None:
+    """A message that was sent, or a start, stands at no place, and an older workflow has done it all the same."""
+
+    async def old(ctx: Context, _given: Any) -> None:
+        await ctx.step(echo, "a")
+        await ctx.queue.send("note")
+        raise LookupError("not yet")
+
+    async def new(ctx: Context, _given: Any) -> int:
+        await ctx.step(echo, "a")
+        version = await ctx.check_version(2)
+        await ctx.queue.send("note" if version == 1 else "news")
+        await ctx.queue.next(names="go")
+        return version
+
+    began_old, began_new = Bench(), Bench()
+    with pytest.raises(LookupError):
+        await began_old.once(old)
+    assert await recover_workflow(WORKFLOW_ID, began_old.driver)
+    for bench, version in ((began_old, 1), (began_new, 2)):
+        await bench.once(new)
+        bench.send("go")
+        assert (await bench.through(new)).output == version
 
 
 async def test_a_check_in_what_was_inserted_counts_from_its_version() -> None:
