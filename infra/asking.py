@@ -80,6 +80,13 @@ def value_of(reply: Reply) -> Any:
         raise RefusedError(f"The API answered {reply.status} with something that is not JSON.") from error
 
 
+def told_error(ending: Mapping[str, Any]) -> str:
+    """The error of a workflow that has failed, as ``Name: message``; ``ending`` is what its output is answered with."""
+    error = ending.get("error") or {}
+    told = error if isinstance(error, dict) else {"message": error}
+    return f"{told.get('name', 'Error')}: {told.get('message', '')}"
+
+
 def _complaint(reply: Reply) -> str:
     try:
         told = reply.json()

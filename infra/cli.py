@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.errors import TorporError
 from engine.lifecycle import WorkflowState
-from infra import commands, deploy, dev, options, schedule_commands
+from infra import commands, deploy, dev, many, options, schedule_commands
 from infra.fault import CalledWronglyError
 from infra.printing import lines_of
 
@@ -30,6 +30,8 @@ examples:
   torpor get order-1 --output --wait 30               its output, once it has one
   torpor list --type order --state failed             what has failed
   torpor recover order-1 --stack shop                 let it try again, on the deployed stack "shop"
+  torpor recover --type order --error Timeout --dry-run
+                                                      which have failed with that; without --dry-run all try again
   torpor schedule create report --cron "0 9 * * MON-FRI" --timezone Europe/Berlin --type report
                                                       start one every working day at nine
   torpor deploy --stack shop --app shop.workflows     deploy your own workflows to AWS
@@ -197,8 +199,9 @@ def _add_orders(groups: Any) -> None:
         ("replay", "run a workflow again, from a step or from the beginning"),
     ):
         command = options.command(groups, name, commands.order, summary)
-        # Only the dead-letter queue names workflows itself.
-        options.add_id(command, is_needed=name != "recover")
+        options.add_id(command, is_needed=name == "replay")
+        if name != "replay":
+            many.add_filter(command, name)
         if name == "replay":
             command.add_argument("--entry", metavar="ENTRY", help="the entry of the step to begin at (see history)")
         if name == "cancel":

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from engine.clock import SystemClock
 from engine.lifecycle import ENDED
-from infra import history_view, redrive
+from infra import history_view, many, redrive
 from infra.api_client import segment
-from infra.asking import ask, encoded, find, listed, tell, value_of
+from infra.asking import ask, encoded, find, listed, tell, told_error, value_of
 from infra.fault import CalledWronglyError, DeployError
 from infra.ministack import wait
 from infra.printing import as_json, lines_of, print_json, print_table, short
@@ -107,7 +107,7 @@ def get(arguments: Namespace) -> None:
         print(f"{name:<{width}}  {short(value)}")
     if known.get("state") == "failed":
         # Whole: it is what whoever asks this wants to know.
-        first, *more = lines_of(_told_error(_ending(api, arguments.id, 0))).split("\n")
+        first, *more = lines_of(told_error(_ending(api, arguments.id, 0))).split("\n")
         print(f"{'error':<{width}}  {first}")
         for line in more:
             print(f"{'':<{width}}  {line}".rstrip())
@@ -144,12 +144,18 @@ def history(arguments: Namespace) -> None:
 
 
 def order(arguments: Namespace) -> None:
-    """``torpor wake``, ``cancel``, ``recover`` and ``replay``: tell a workflow to do something."""
+    """``torpor wake``, ``cancel``, ``recover`` and ``replay``: tell a workflow, or many at once, to do something."""
     body = None
     query: dict[str, str] = {}
     if arguments.command == "recover" and _is_from_dlq(arguments):
         redrive.run(stack=arguments.stack, region=arguments.region, folder=Path.cwd(), say=print)
         return
+    if arguments.command != "replay":
+        is_about_many = many.is_meant(arguments)
+        _check_one(arguments.id, arguments.type, "--type TYPE", "ID, or --type TYPE")
+        if is_about_many:
+            many.order(arguments)
+            return
     if arguments.command == "replay":
         body = {} if arguments.entry is None else {"entry_id": arguments.entry}
     if arguments.command == "cancel" and arguments.rollback:
@@ -164,11 +170,14 @@ def order(arguments: Namespace) -> None:
 
 
 def _is_from_dlq(arguments: Namespace) -> bool:
-    """Whether the dead-letter queue is meant; raises CalledWronglyError where it and an id are, or neither."""
-    _check_one(arguments.id, arguments.from_dlq or None, "--from-dlq", "ID, or --from-dlq")
-    if arguments.from_dlq and arguments.endpoint is not None:
+    """Whether the dead-letter queue is meant; raises CalledWronglyError where something else is too."""
+    if not arguments.from_dlq:
+        return False
+    if arguments.id is not None or many.is_meant(arguments):
+        raise CalledWronglyError("give the ID of a workflow, --type TYPE or --from-dlq, one of them")
+    if arguments.endpoint is not None:
         raise CalledWronglyError("an address does not tell its dead-letter queue: give --stack")
-    return bool(arguments.from_dlq)
+    return True
 
 
 def purge(arguments: Namespace) -> None:
@@ -249,12 +258,6 @@ def _print_ending(arguments: Namespace, ending: dict[str, Any]) -> None:
     elif state == "completed":
         print_json(ending.get("output"))
     if state == "failed":
-        raise DeployError(f"{ending['id']} failed: {_told_error(ending)}")
+        raise DeployError(f"{ending['id']} failed: {told_error(ending)}")
     if state != "completed":
         raise DeployError(f"{ending['id']} is {state} and has no output{'' if state in ENDED else ' yet'}.")
-
-
-def _told_error(ending: dict[str, Any]) -> str:
-    error = ending.get("error") or {}
-    told = error if isinstance(error, dict) else {"message": error}
-    return f"{told.get('name', 'Error')}: {told.get('message', '')}"

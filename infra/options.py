@@ -34,8 +34,11 @@ def add_id(made: argparse.ArgumentParser, *, is_needed: bool = True, told: str =
     made.add_argument("id", metavar="ID", nargs=None if is_needed else "?", help=told)
 
 
-def add_tags(made: argparse.ArgumentParser, told: str) -> None:
-    """Add ``--tag``, a list of pairs, None where none is given; ``told`` says what a tag is for."""
+def add_tags(made: Any, told: str) -> None:
+    """Add ``--tag`` to a command or a group of its options: a list of pairs, None where none is given.
+
+    ``told`` says what a tag is for.
+    """
     # Not an empty list by default: an update of a schedule tells no tags from those that are there.
     made.add_argument("--tag", action="append", type=pair, metavar="NAME=VALUE", help=f"{told}; may be repeated")
 

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 from adapters.dynamodb.items import due
 from adapters.sqs import Wake, wake_body
+from infra.cli import main
 from infra.redrive import Bus, redrive
+from infra.target import DevNote
 from tests.e2e.probe import sweep, until
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
     from infra.local_stack import LocalStack
     from tests.e2e.conftest import Make
 
@@ -29,6 +36,36 @@ def test_a_cancelled_workflow_undoes_what_it_did(probe: Make) -> None:
     assert undoing.send("go").status == 409
     again = undoing.stack.api.request("POST", "/workflows/undone/cancel", query={"rollback": "true"})
     assert (again.status, again.json()["state"]) == (200, "cancelled")
+
+
+def test_many_are_ended_at_once_by_their_type_and_tags(
+    probe: Make,
+    local_stack: LocalStack,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    of = {"many-1": "north", "many-2": "north", "many-3": "south"}
+    for workflow_id, shop in of.items():
+        body = json.dumps({"id": workflow_id, "input": {}, "tags": {"shop": shop}}).encode()
+        assert local_stack.api.request("POST", "/workflows/listening", body=body).status == 201
+        probe("listening", workflow_id).wait_for("word")
+    DevNote(
+        endpoint=local_stack.endpoint, host=local_stack.api_host, pid=os.getpid(), outputs=local_stack.outputs
+    ).write(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    order = ["cancel", "--type", "listening", "--tag", "shop=north"]
+    main([*order, "--dry-run"])
+    assert "2 found, and nothing done" in capsys.readouterr().out
+    assert {probe("listening", workflow_id).known()["state"] for workflow_id in of} == {"sleeping"}
+    main(order)
+    assert capsys.readouterr().out == "many-1  cancelled\nmany-2  cancelled\n"
+    assert [probe("listening", workflow_id).known()["state"] for workflow_id in of] == [
+        "cancelled",
+        "cancelled",
+        "sleeping",
+    ]
+    main(["cancel", "many-3"])
 
 
 def test_a_workflow_is_purged_in_two_goes_and_its_id_is_refused_until_then(probe: Make) -> None:
