@@ -231,7 +231,12 @@ ROUTES: tuple[Route, ...] = (
         act=schedules.trigger,
         parameters=(KEY,),
         answers={202: "Accepted"},
-        problems=(problems.SCHEDULE_NOT_FOUND, problems.SCHEDULE_ENDED),
+        problems=(
+            problems.SCHEDULE_NOT_FOUND,
+            problems.SCHEDULE_ENDED,
+            problems.SCHEDULE_FULL,
+            problems.CORRUPT_HISTORY,
+        ),
     ),
     Route(
         method="POST",
@@ -240,7 +245,7 @@ ROUTES: tuple[Route, ...] = (
         parameters=(KEY,),
         body="Filling",
         answers={202: "Accepted"},
-        problems=(problems.INVALID_SCHEDULE, *_TOLD_PROBLEMS),
+        problems=(problems.INVALID_SCHEDULE, problems.SCHEDULE_FULL, *_TOLD_PROBLEMS),
     ),
     Route(
         method="POST",

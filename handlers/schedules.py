@@ -11,10 +11,10 @@ from msgspec.structs import asdict
 
 from engine.errors import InvalidScheduleError, StartConflictError, WorkflowEndedError, WorkflowNotFoundError
 from engine.schedules import status
-from engine.schedules.commands import Command, Filling
+from engine.schedules.commands import Command, Filling, why_full
 from engine.schedules.identity import SCHEDULE_TYPE, schedule_id, schedule_name
 from engine.values import encode, input_type
-from handlers import operations
+from handlers import operations, problems
 from handlers.calls import Answer, members, text
 from handlers.problems import INVALID_PARAMETER, SCHEDULE_CONFLICT, SCHEDULE_ENDED, SCHEDULE_NOT_FOUND, Problem
 from handlers.rays import ray_id_of
@@ -142,6 +142,8 @@ async def resume(ports: Ports, call: Call) -> Answer:
 
 async def trigger(ports: Ports, call: Call) -> Answer:
     """Have a schedule start one run now, whatever else runs, paused or not."""
+    _, schedule = await _read(ports, call.path["name"])
+    _refuse_full(schedule, Command.TRIGGER)
     return await _tell(ports, call, Command.TRIGGER, None)
 
 
@@ -154,7 +156,14 @@ async def backfill(ports: Ports, call: Call) -> Answer:
     filling.check(schedule.spec)
     if last_ms > ports.clock.now():
         raise InvalidScheduleError('"to" is still to come: a backfill makes up for a time that has passed')
+    _refuse_full(schedule, Command.BACKFILL)
     return await _tell(ports, call, Command.BACKFILL, asdict(filling))
+
+
+def _refuse_full(schedule: Schedule, command: Command) -> None:
+    """Refuse at once what the schedule itself would only note as its problem, where it is full already."""
+    if reason := why_full(schedule, command):
+        raise Problem(problems.SCHEDULE_FULL, reason)
 
 
 async def update(ports: Ports, call: Call) -> Answer:

@@ -59,6 +59,19 @@ class Filling(Struct, frozen=True, kw_only=True):
             )
 
 
+def why_full(schedule: Schedule, command: Command) -> str | None:
+    """Why a schedule takes no more of a command for now, in words for whoever gave it; None where it does."""
+    is_counted = schedule.spec.overlap is not Overlap.ALLOW
+    if command is Command.TRIGGER and is_counted and len(schedule.running) >= limits.RUNNING_MAX:
+        return (
+            f"{limits.RUNNING_MAX} of its runs are under way, the first {schedule.running[0]!r}: trigger it again when "
+            "they have ended, or give it the overlap allow"
+        )
+    if command is Command.BACKFILL and len(schedule.backfills) >= limits.BACKFILLS_MAX:
+        return f"{limits.BACKFILLS_MAX} backfills are to be done already: ask for another one when they are"
+    return None
+
+
 def obey(turn: Turn, name: str, body: Any, now_ms: int) -> None:
     """Do what a message says; one that says nothing that can be done is told of in the schedule's ``problem``."""
     try:
@@ -70,7 +83,10 @@ def obey(turn: Turn, name: str, body: Any, now_ms: int) -> None:
 
 def _obey(turn: Turn, name: str, body: Any, now_ms: int) -> None:
     schedule = turn.schedule
-    match Command(name):
+    command = Command(name)
+    if reason := why_full(schedule, command):
+        raise InvalidScheduleError(reason)
+    match command:
         case Command.PAUSE:
             note = fit(body, Pausing).note
             turn.schedule = replace(schedule, is_paused=True, note=note and note[: limits.NOTE_CHARACTERS_MAX])
@@ -98,8 +114,6 @@ def _trigger(turn: Turn, now_ms: int) -> None:
 
 
 def _with_backfill(schedule: Schedule, asked: Filling, now_ms: int) -> Schedule:
-    if len(schedule.backfills) >= limits.BACKFILLS_MAX:
-        raise InvalidScheduleError(f"{limits.BACKFILLS_MAX} backfills are to be done already")
     asked.check(schedule.spec)
     if asked.until_ms > now_ms:
         # What is still to come has its own time; started now, it would not be started then.

@@ -13,6 +13,11 @@ comes a moment after its time, with a cold start some seconds."""
 WAITING_MAX = 100
 """Occurrences that wait for the run before them. Design choice: with more, the schedule is faster than its runs."""
 
+RUNNING_MAX = 100
+"""Runs under way that hold up those after them; without overlap only triggers make more than one. Design choice: their
+ids, some 120 bytes each, are written with each turn of the schedule, and their ends are heard of one after the other.
+With ``allow`` nobody keeps count of runs, and there is no bound."""
+
 BACKFILLS_MAX = 10
 """Backfills that have been asked for and are not done. Design choice."""
 

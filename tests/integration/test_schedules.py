@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from engine import Context, workflow
+from engine.schedules import limits
 from handlers import problems
 from tests.integration.test_api import assert_problem
 
@@ -25,6 +26,11 @@ class Report:
 @workflow("schedules-report")
 async def report(_ctx: Context, given: Report) -> int:
     return given.pages
+
+
+@workflow("schedules-endless")
+async def endless(ctx: Context, _given: None) -> None:
+    await ctx.queue.next("never")
 
 
 def daily(**more: Any) -> dict[str, Any]:
@@ -201,3 +207,28 @@ def test_schedules_are_not_among_the_workflows_unless_asked_for(driven: Driven) 
     assert driven.http.get("/workflows").value["workflows"] == []
     listed = driven.http.get("/workflows", query={"type": "torpor.schedule"}).value["workflows"]
     assert [each["id"] for each in listed] == ["schedule:daily"]
+
+
+def test_a_schedule_that_has_as_much_to_do_as_it_may_have_says_so(
+    driven: Driven, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "RUNNING_MAX", 4)
+    monkeypatch.setattr(limits, "BACKFILLS_MAX", 2)
+    asked = {"name": "busy", "every": "1d", "start_at": "2001-01-01T00:00Z", "type": "schedules-endless", "input": None}
+    assert driven.http.post("/schedules", asked).status == 201
+    for _ in range(limits.RUNNING_MAX):
+        assert driven.http.post("/schedules/busy/trigger").status == 202
+    driven.drain()
+    assert len(driven.http.get("/schedules/busy").value["running"]) == limits.RUNNING_MAX
+    again = driven.http.post("/schedules/busy/trigger")
+    assert_problem(again, problems.SCHEDULE_FULL)
+    assert again.value["detail"].startswith("4 of its runs are under way, the first 'busy/")
+    for day in range(1, limits.BACKFILLS_MAX + 1):
+        part = {"from": f"2026-01-{day:02d}T00:00Z", "to": f"2026-01-{day:02d}T12:00Z"}
+        assert driven.http.post("/schedules/busy/backfill", part).status == 202
+    driven.drain()
+    assert_problem(driven.http.post("/schedules/busy/backfill", part), problems.SCHEDULE_FULL)
+    allowed = {"every": "1d", "overlap": "allow", "type": "schedules-endless", "input": None}
+    assert driven.http.post("/schedules/busy/update", allowed).status == 202
+    driven.drain()
+    assert driven.http.post("/schedules/busy/trigger").status == 202
