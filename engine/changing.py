@@ -42,7 +42,7 @@ class Changing(Operating):
     def check_version(self, latest: int) -> Coroutine[Any, Any, int]:
         """As ``get_version``, in a scope without names: ``latest``, or that of the operation which history has here.
 
-        Versions count from that of the scope, which is 1 but in what was inserted with ``ctx.v(n)``.
+        Versions count from that of the scope, which is 1 but in what was inserted with ``ctx.v(n)``. A check that is
+        put before one which deployed code has needs a mark of its own: ``ctx.v(n).check_version(n)``.
         """
-        self._refuse_version("check_version")
-        return self._scope.operation("check_version", version.check_version(self._scope, latest))
+        return self._scope.operation("check_version", version.check_version(self._scope, latest, self._version or 1))

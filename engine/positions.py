@@ -113,13 +113,17 @@ class Positions:
         return self._placed(event.coordinate, event.version, event)
 
     def place_check(self, version: int) -> Placed:
-        """Where a check of the version stands; ``following`` is the operation that history has instead of one."""
+        """Where a check of the version stands; ``following`` is the operation that history has instead of one.
+
+        A recorded check of a lower version than ``version`` is another one, before which this one is put.
+        """
         event = self._cursor.upcoming()
         if event is None:
             return self._placed(self._cursor.current(), version, None)
-        if event.kind == VersionCheckEntry.kind:
+        if event.kind == VersionCheckEntry.kind and version <= event.version:
             return self._placed(event.coordinate, event.version, event)
-        return self._placed(self._cursor.insert().coordinate, event.version + 1, None, following=event)
+        placed = max(version, event.version + 1)
+        return self._placed(self._cursor.insert().coordinate, placed, None, following=event)
 
     def _placed(
         self, coordinate: Coordinate, version: int, event: Recorded | None, *, following: Recorded | None = None

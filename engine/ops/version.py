@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine import keys
+from engine.coordinates import render
 from engine.entry import ENTRY_KINDS, MessageEntry, RemovedEntry, SleepEntry, VersionCheckEntry
 from engine.errors import InvalidIdError
 
 if TYPE_CHECKING:
+    from engine.coordinates import Recorded
     from engine.scope import Scope
 
 _TYPES = tuple(kind.kind for kind in ENTRY_KINDS if kind is not RemovedEntry)
@@ -83,22 +85,22 @@ async def get_version(scope: Scope, name: str, latest: int) -> int:
     return resolved
 
 
-async def check_version(scope: Scope, latest: int) -> int:
+async def check_version(scope: Scope, latest: int, version: int) -> int:
     """The version of this place of this workflow, relative to its scope's; kept as an absolute one.
 
     Recorded, else that of the operation which history has here, the scope's own where that stands at no place, else
-    ``latest``.
+    ``latest``. ``version`` is the check's own, relative likewise: it stands before checks that are older.
     """
     check_number(f"check_version({latest!r}): latest", latest)
     newest = scope.version + latest - 1
-    placed = scope.place(lambda positions: positions.place_check(scope.version))
+    placed = scope.place(lambda positions: positions.place_check(scope.version + version - 1))
     _, entry = scope.open(placed.name, VersionCheckEntry)
     if entry is not None:
         assert isinstance(entry.kind, VersionCheckEntry)
         return max(1, entry.kind.resolved - scope.version + 1)
     resolved = newest
     if placed.following is not None:
-        resolved = placed.following.version
+        resolved = _version_of(scope, placed.following, newest)
     elif scope.has_leftovers():
         # What stands at no place, a signal or a start, was done here by code that knew of no check.
         resolved = scope.version
@@ -107,6 +109,19 @@ async def check_version(scope: Scope, latest: int) -> int:
     scope.record(placed.name, VersionCheckEntry(resolved=resolved, latest=newest))
     await scope.turn.recorded()
     return max(1, resolved - scope.version + 1)
+
+
+def _version_of(scope: Scope, event: Recorded, newest: int) -> int:
+    """The version of the code that went past a check which ``newest`` code has put before ``event``."""
+    if event.kind != VersionCheckEntry.kind:
+        return event.version
+    storage = scope.turn.storage
+    index = storage.find_name(render(event.coordinate, event.version))
+    entry = None if index is None else storage.find(keys.child_key(scope.key, index))
+    assert entry is not None
+    assert isinstance(entry.kind, VersionCheckEntry)
+    # Code that had the later check went past here without this one, whatever that check has answered.
+    return max(scope.version, min(entry.kind.resolved, newest - 1))
 
 
 def check_number(what: str, version: int) -> None:

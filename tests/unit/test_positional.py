@@ -455,6 +455,76 @@ async def test_a_check_sees_what_history_has_at_no_place_too() -> None:
         assert (await bench.through(new)).output == version
 
 
+async def gated_once(ctx: Context) -> list[str]:
+    said = [await ctx.step(echo, "a")]
+    if await ctx.check_version(2) >= 2:
+        said.append(await ctx.step(echo, "second"))
+    said.append(await ctx.step(echo, "b"))
+    await ctx.queue.next(names="go")
+    return said
+
+
+async def gated_twice(ctx: Context) -> list[str]:
+    said = [await ctx.step(echo, "a")]
+    if await ctx.v(3).check_version(3) >= 3:
+        said.append(await ctx.step(echo, "third"))
+    if await ctx.check_version(2) >= 2:
+        said.append(await ctx.step(echo, "second"))
+    said.append(await ctx.step(echo, "b"))
+    await ctx.queue.next(names="go")
+    return said
+
+
+async def ungated(ctx: Context) -> list[str]:
+    said = [await ctx.step(echo, "a"), await ctx.step(echo, "b")]
+    await ctx.queue.next(names="go")
+    return said
+
+
+@pytest.mark.parametrize(
+    ("codes", "said", "place"),
+    [
+        ([gated_twice], ["a", "third", "second", "b"], "{2}@3"),
+        ([gated_once, gated_twice], ["a", "second", "b"], "{1.1}@3"),
+        ([ungated, gated_once, gated_twice], ["a", "b"], "{1.0.1}@3"),
+        ([ungated, gated_twice], ["a", "b"], "{1.1}@3"),
+    ],
+)
+async def test_a_check_before_another_one_does_not_take_its_answer(
+    codes: list[Callable[[Context], Awaitable[list[str]]]], said: list[str], place: str
+) -> None:
+    bench = Bench()
+    for code in codes:
+
+        async def workflow(ctx: Context, _given: Any, code: Any = code) -> Any:
+            return await code(ctx)
+
+        assert (await bench.once(workflow)).state is WorkflowState.SLEEPING
+    assert isinstance(bench.entries()[place].kind, VersionCheckEntry)
+    assert (await bench.once(workflow)).state is WorkflowState.SLEEPING
+    bench.send("go")
+    assert (await bench.through(workflow)).output == said
+
+
+@pytest.mark.parametrize("latest", [2, 3])
+async def test_a_check_put_before_another_one_is_never_answered_with_the_latest(latest: int) -> None:
+    """History was made by code without it, whatever number its author gives it."""
+
+    async def old(ctx: Context, _given: Any) -> None:
+        await ctx.check_version(4)
+        await ctx.queue.next(names="go")
+
+    async def new(ctx: Context, _given: Any) -> list[int]:
+        said = [await ctx.v(3).check_version(latest), await ctx.check_version(4)]
+        await ctx.queue.next(names="go")
+        return said
+
+    bench = Bench()
+    await bench.once(old)
+    bench.send("go")
+    assert (await bench.through(new)).output == [latest - 1, 4]
+
+
 async def test_a_check_in_what_was_inserted_counts_from_its_version() -> None:
     async def body(ctx: Context) -> int:
         return await ctx.check_version(2)
@@ -536,7 +606,6 @@ WRONG_USES: list[tuple[Callable[[Context], Any], type[Exception], str]] = [
     (lambda ctx: ctx.v(2).queue.next("a"), ValueError, NOT_HERE),
     (lambda ctx: ctx.v(2).queue.send("a"), ValueError, NOT_HERE),
     (lambda ctx: ctx.v(2).signal("a", to="b"), ValueError, NOT_HERE),
-    (lambda ctx: ctx.v(2).check_version(2), ValueError, NOT_HERE),
     (lambda ctx: ctx.v(2).removed(original_type="step"), ValueError, NOT_HERE),
     (lambda ctx: ctx.v(0).step(echo, "a"), InvalidIdError, "integer from 1 on"),
     (lambda ctx: ctx.check_version(0), InvalidIdError, "integer from 1 on"),
