@@ -23,8 +23,8 @@ is a failed one that it may replace."""
 _KEY_BYTES = 64
 
 _MARKS = ("entries", "metadata", "deletes", "consumed")
-_KEYED = ("returned", "published", "children")
-_LISTED = ("ranges", "replies", "outgoing")
+_KEYED = ("returned", "outgoing", "published", "children")
+_LISTED = ("ranges", "replies")
 
 
 class Room(Struct, frozen=True, kw_only=True):
@@ -79,10 +79,9 @@ class Changes:
         self.consumed: dict[str, int] = {}
         self.returned: dict[str, tuple[int, Message]] = {}
         self.replies: list[tuple[int, Reply]] = []
-        self.outgoing: list[tuple[int, Outgoing]] = []
-        # By the entry that records it: where that goes before it is committed, nothing is published.
+        # By the entry that records it: where that goes before it is committed, nothing is sent, published or started.
+        self.outgoing: dict[str, tuple[int, Outgoing]] = {}
         self.published: dict[str, tuple[int, Publication]] = {}
-        # Likewise: where that goes before it is committed, nothing is started.
         self.children: dict[str, tuple[int, Child]] = {}
 
     def is_empty(self) -> bool:
@@ -116,7 +115,7 @@ class Changes:
         self.consumed = {message_id: group for message_id, group in consumed.items() if message_id not in undone}
         self.returned = {message_id: one for message_id, one in returned.items() if message_id not in undone}
         self.replies[:0] = earlier.replies
-        self.outgoing[:0] = earlier.outgoing
+        self.outgoing = {**earlier.outgoing, **self.outgoing}
         self.published = {**earlier.published, **self.published}
         self.children = {**earlier.children, **self.children}
 
@@ -129,7 +128,7 @@ class Changes:
             consumed=list(self.consumed),
             replies=[reply for _, reply in self.replies],
             returned=[message for _, message in self.returned.values()],
-            outgoing=[outgoing for _, outgoing in self.outgoing],
+            outgoing=[outgoing for _, outgoing in self.outgoing.values()],
             published=[publication for _, publication in self.published.values()],
             children=[child for _, child in self.children.values()],
             **ending,
@@ -144,15 +143,21 @@ class Changes:
         self.returned = {key: (into if group >= since else group, one) for key, (group, one) in self.returned.items()}
         self.ranges = [(into if group >= since else group, one) for group, one in self.ranges]
         self.replies = [(into if group >= since else group, one) for group, one in self.replies]
-        self.outgoing = [(into if group >= since else group, one) for group, one in self.outgoing]
+        self.outgoing = {key: (into if group >= since else group, one) for key, (group, one) in self.outgoing.items()}
         self.published = {key: (into if group >= since else group, one) for key, (group, one) in self.published.items()}
         self.children = {key: (into if group >= since else group, one) for key, (group, one) in self.children.items()}
 
-    def take_outgoing(self, target: str) -> list[Outgoing]:
-        """Messages to the workflow ``target``, which are not to be sent any more."""
-        taken = [outgoing for _, outgoing in self.outgoing if outgoing.workflow_id == target]
-        self.outgoing = [one for one in self.outgoing if one[1].workflow_id != target]
-        return taken
+    def forget(self, entry_id: str) -> None:
+        """The entry is gone before it was committed: what it records is not done."""
+        self.metadata.pop(entry_id, None)
+        self.outgoing.pop(entry_id, None)
+        self.published.pop(entry_id, None)
+        self.children.pop(entry_id, None)
+
+    def fills(self, room: Room) -> bool:
+        """Whether more of what moves would not go into one commit; of children, tags are not counted."""
+        moves = len(self.consumed) + len(self.returned) + len(self.outgoing) + len(self.published)
+        return moves + len(self.children) * _CHILD_ACTIONS >= room.messages_max
 
     def take_child(self, workflow_id: str) -> list[str]:
         """The ids of the entries that record the start of ``workflow_id``, which is not to be started any more."""
@@ -184,7 +189,7 @@ class Changes:
             _add(size_of, group, count=_MESSAGE_ACTIONS)
         for group, message in self.returned.values():
             _add(size_of, group, size=len(message.body), count=_MESSAGE_ACTIONS)
-        for group, outgoing in self.outgoing:
+        for group, outgoing in self.outgoing.values():
             _add(size_of, group, size=len(outgoing.message.body), count=_MESSAGE_ACTIONS)
         for group, publication in self.published.values():
             _add(size_of, group, size=len(publication.body), count=_MESSAGE_ACTIONS)

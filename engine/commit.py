@@ -26,7 +26,11 @@ class Reply(Struct, frozen=True, kw_only=True):
 
 
 class Outgoing(Struct, frozen=True, kw_only=True):
-    """A message to be put into an inbox with this commit: the workflow's own where ``workflow_id`` is None."""
+    """A message to be put into an inbox with this commit: the workflow's own where ``workflow_id`` is None.
+
+    To another one's it goes in the place that ``Peers.reserve`` gave, which is its ``ticket``, no earlier than its
+    ``sent_at``; whatever has become of that workflow since, the message is there.
+    """
 
     workflow_id: str | None = None
     message: Message

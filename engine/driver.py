@@ -83,6 +83,15 @@ class Peers(Protocol):
         Without tags a store may give the oldest ones, and know of a start a moment later.
         """
 
+    async def reserve(self, workflow_id: str) -> int:
+        """A place in the inbox of another workflow, for a message that a later commit sends there; above 0.
+
+        Whoever reserves and never sends leaves a place empty, which is given up after a while.
+
+        Raises:
+            WorkflowNotFoundError, WorkflowEndedError: it is not there, or takes no more.
+        """
+
 
 @runtime_checkable
 class EngineDriver(Protocol):

@@ -208,18 +208,15 @@ class WorkflowFailedError(CallerError):
 
 
 class WorkflowNotFoundError(CallerError):
-    """No workflow has this id, which is ``workflow_id`` where a commit was to send to it."""
-
-    workflow_id: str = ""
+    """No workflow has this id."""
 
 
 class WorkflowEndedError(CallerError):
-    """The workflow is completed, failed or cancelled and takes no more messages; ``workflow_id`` is as above.
+    """The workflow is completed, failed or cancelled and takes no more messages.
 
     From ``ctx.output``, whose name is ``operation`` then: it was cancelled, and has no output.
     """
 
-    workflow_id: str = ""
     operation: str = ""
 
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine import keys, limits, writing
 from engine.changes import Room
-from engine.errors import EvictedError
-from engine.storage import Refusal
+from engine.errors import ChildRefusedError, EvictedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
@@ -28,6 +27,8 @@ class Flusher:
         deaths: the driver's count of runs that died, until this run has committed; then 0.
         failure: what the driver raised; once set, nothing more is written.
         on_failure: called when that is set, so that nobody goes on waiting in a run that cannot go on.
+        asking: calls of the engine's own to the driver whose answers it goes on with: what waits to be committed need not
+            be committed just because they take a while.
         is_closed: the run has ended; whoever still acts is refused, and nothing more is written.
     """
 
@@ -39,6 +40,7 @@ class Flusher:
         "_in_flight",
         "_storage",
         "_timer",
+        "asking",
         "deaths",
         "failure",
         "is_atomic",
@@ -56,6 +58,7 @@ class Flusher:
         self._timer: Timer | None = None
         self._dirty_since = 0
         self.deaths = deaths
+        self.asking = 0
         self.failure: BaseException | None = None
         self.on_failure: Callable[[], None] = _nobody
         self.is_atomic = driver.atomic_batch
@@ -108,6 +111,8 @@ class Flusher:
         """Commit soon even if the workflow's code neither goes on nor returns; raises EvictedError once closed."""
         if self.is_closed:
             raise EvictedError
+        if self.room is not None and self._storage.fills(self.room):
+            self.flush_now()
         now = self._clock.now()
         self._dirty_since = now
         if self._timer is None:
@@ -140,7 +145,7 @@ class Flusher:
         if not self._storage.is_urgent:
             return
         age_s = (self._clock.now() - self._dirty_since) / 1000
-        if age_s < limits.RESULT_FLUSH_DELAY_S / 2:
+        if age_s < (limits.RESULT_FLUSH_DELAY_MAX_S if self.asking else limits.RESULT_FLUSH_DELAY_S / 2):
             self._timer = self._clock.call_later(limits.RESULT_FLUSH_DELAY_S, self._on_timer)
         else:
             self.flush_now()
@@ -198,8 +203,8 @@ class Flusher:
                     await writing.write_in_batches(self._driver, commit)
             except BaseException as error:
                 storage.restore()
-                if isinstance(error, Refusal) and storage.refuse(error, commit):
-                    # Nothing was written. Whoever sends or starts has recorded that by now: the same again, without it.
+                if isinstance(error, ChildRefusedError) and storage.refuse(error, commit):
+                    # Nothing was written. Whoever wanted the child has recorded it by now: the same again, without.
                     names_count = len(storage.names)
                     commit = storage.gather(
                         self.room,

@@ -39,6 +39,10 @@ MAP_CONCURRENCY = 10
 RESULT_FLUSH_DELAY_S = 0.005
 """Seconds after which a step's result is committed when the workflow neither goes on nor returns. Design choice."""
 
+RESULT_FLUSH_DELAY_MAX_S = 0.25
+"""Seconds after which it is committed although the engine asks the driver for what the next commit is to carry. Design
+choice: a call that takes longer is being repeated, and may go on for long."""
+
 RETENTION_S = 7 * 86400
 """Seconds for which a workflow that is to be pruned is kept after its end. Source: the reference engine."""
 

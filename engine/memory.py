@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from engine.clock import SystemClock
 from engine.commit import Alarm, Commit
 from engine.driver import Peer
-from engine.errors import CommitInFlightError, InboxMovedError, WorkflowNotFoundError
+from engine.errors import CommitInFlightError, InboxMovedError
 from engine.kept import parse_state
 from engine.keys import ERROR_KEY, OUTPUT_KEY, STATE_KEY
 from engine.lifecycle import ENDED, WorkflowState
@@ -38,6 +38,9 @@ class Neighbours(Protocol):
     def find(self, workflow_type: str, tags: Mapping[str, str], limit: int) -> list[str]:
         """As ``Peers.find``."""
 
+    def reserve(self, workflow_id: str) -> int:
+        """As ``Peers.reserve``."""
+
     def accept(self, commit: Commit, driver: MemoryDriver) -> None:
         """Take what a commit over ``driver`` has for others, all of it, or raise and take nothing."""
 
@@ -58,6 +61,11 @@ class MemoryPeers:
         """Ids of workflows of a type that have not ended and have at least ``tags``, in the order of ids."""
         async with self._call("find"):
             return self._neighbours.find(workflow_type, tags, limit)
+
+    async def reserve(self, workflow_id: str) -> int:
+        """A place in the inbox of another workflow."""
+        async with self._call("reserve"):
+            return self._neighbours.reserve(workflow_id)
 
 
 class _Call(AbstractAsyncContextManager[None]):
@@ -229,7 +237,6 @@ class MemoryDriver:
 
         Raises:
             InboxMovedError: it yields, and a message came since the last refresh, or an awaited workflow has ended.
-            WorkflowNotFoundError, WorkflowEndedError: an outgoing message has nobody to go to.
             ChildRefusedError: a child cannot be started.
             StartConflictError: it goes on after its end, and another has its place as the only one.
             CommitInFlightError: another commit is in flight.
@@ -273,8 +280,6 @@ class MemoryDriver:
                 if (peer := self._neighbours.peek(workflow_id)) is None or peer.state in ENDED:
                     raise InboxMovedError(f"{workflow_id!r} has ended")
             self._neighbours.accept(commit, self)
-        elif (target := next(filter(None, (one.workflow_id for one in commit.outgoing)), None)) is not None:
-            raise not_found(target)
         if commit.yields:
             self.awaited = commit.awaited
 
@@ -311,13 +316,6 @@ class MemoryDriver:
     async def wait_for_messages(self, names: Sequence[str], abort_signal: AbortSignal) -> None:
         """Return when a message of ``names`` was accepted since the last refresh, or ``abort_signal`` is set."""
         await self.message_driver.wait(names, abort_signal)
-
-
-def not_found(workflow_id: str) -> WorkflowNotFoundError:
-    """The error of a commit that sends to a workflow which is not there."""
-    error = WorkflowNotFoundError(f"no workflow has the id {workflow_id!r}")
-    error.workflow_id = workflow_id
-    return error
 
 
 def _writes(commit: Commit) -> bool:

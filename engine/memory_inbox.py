@@ -25,7 +25,7 @@ class MemoryInbox:
         self._snapshot: list[Message] = []
         self._waiters: set[asyncio.Event] = set()
         self._tickets = 0
-        self.seen = 0
+        self._unseen: dict[int, Message] = {}
         self.ids: set[str] = set()
         self.messages: dict[int, Message] = {}
         self.replies: dict[str, bytes | None] = {}
@@ -39,13 +39,19 @@ class MemoryInbox:
                 return True
             return self.put(message)
 
+    def reserve(self) -> int:
+        """A place for a message that is put there later, as its ``ticket``."""
+        self._tickets += 1
+        return self._tickets
+
     def put(self, message: Message) -> bool:
-        """As ``add``, at once."""
+        """As ``add``, at once; in the place of its ticket, where it has one."""
         if message.id in self.ids:
             return False
         self.ids.add(message.id)
-        self._tickets += 1
-        self.messages[self._tickets] = msgspec.structs.replace(message, ticket=self._tickets)
+        ticket = message.ticket or self.reserve()
+        self._unseen[ticket] = self.messages[ticket] = msgspec.structs.replace(message, ticket=ticket)
+        self.messages = dict(sorted(self.messages.items()))
         for waiter in self._waiters:
             waiter.set()
         return True
@@ -67,13 +73,13 @@ class MemoryInbox:
     @property
     def has_moved(self) -> bool:
         """Whether a message was accepted since the last refresh."""
-        return self._tickets != self.seen
+        return bool(self._unseen)
 
     async def refresh(self) -> None:
         """Read the inbox anew."""
         async with self._call("refresh"):
             self._snapshot = list(self.messages.values())
-            self.seen = self._tickets
+            self._unseen.clear()
 
     async def receive(self, names: Sequence[str], count: int) -> list[Message]:
         """The oldest messages of ``names`` as of the last refresh."""
@@ -110,6 +116,4 @@ class MemoryInbox:
             stop.cancel()
 
     def _has_new(self, names: Sequence[str]) -> bool:
-        return any(
-            ticket > self.seen and (not names or message.name in names) for ticket, message in self.messages.items()
-        )
+        return any(not names or message.name in names for message in self._unseen.values())

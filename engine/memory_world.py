@@ -9,18 +9,18 @@ from msgspec import Struct
 
 from engine.commit import Child
 from engine.entry import Message
-from engine.errors import ChildRefusedError, StartConflictError, WorkflowEndedError
+from engine.errors import ChildRefusedError, StartConflictError, WorkflowEndedError, WorkflowNotFoundError
 from engine.handle import run_workflow
 from engine.jumping import while_jumping
 from engine.keys import INPUT_KEY
 from engine.lifecycle import ENDED, WorkflowState
-from engine.memory import MemoryDriver, not_found
+from engine.memory import MemoryDriver
 from engine.registry import REGISTRY, Workflow
 from engine.values import decode, encode
 from engine.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from engine.commit import Commit
     from engine.driver import Peer
@@ -124,8 +124,8 @@ class MemoryWorld:
         """
         self._sent += 1
         sent = Message(id=f"sent-{self._sent}", name=name, body=encode(body), sent_at=self.clock.now())
-        self._check_posts([(workflow_id, sent)])
-        self._deliver([(workflow_id, sent)])
+        self._check_takes(workflow_id)
+        self.drivers[workflow_id].message_driver.put(sent)
 
     def state(self, workflow_id: str) -> WorkflowState:
         """The workflow's state, as stored."""
@@ -186,22 +186,30 @@ class MemoryWorld:
         )
         return sorted(found)[:limit]
 
+    def reserve(self, workflow_id: str) -> int:
+        """A place in a workflow's inbox.
+
+        Raises:
+            WorkflowNotFoundError, WorkflowEndedError: it takes no messages.
+        """
+        self._check_takes(workflow_id)
+        return self.drivers[workflow_id].message_driver.reserve()
+
     def accept(self, commit: Commit, driver: MemoryDriver) -> None:
         """Take what a commit over ``driver`` has for others, all of it, or raise and take nothing.
 
         Raises:
-            WorkflowNotFoundError, WorkflowEndedError: a message has nobody to go to.
             ChildRefusedError: a child cannot be started.
             StartConflictError: it goes on after its end, and another has its place as the only one.
             UnknownTypeError: nobody knows how to run it; a test must name its workflow.
         """
         self._take_place(commit, driver)
-        posts = [(one.workflow_id, one.message) for one in commit.outgoing if one.workflow_id is not None]
-        self._check_posts(posts)
         for child in commit.children:
             self._check(child)
         members = [_Member(fn=self._code_of(child.workflow_type), start=child) for child in commit.children]
-        self._deliver(posts)
+        for outgoing in commit.outgoing:
+            if outgoing.workflow_id is not None:
+                self.drivers[outgoing.workflow_id].message_driver.put(outgoing.message)
         for member in members:
             stored = [(INPUT_KEY.hex(), member.start.workflow_input.hex())]
             options = {"clock": self.clock, "neighbours": self, "on_call": self.on_call, "ray_id": driver.ray_id}
@@ -248,18 +256,12 @@ class MemoryWorld:
             )
         self._unique[_place_of(start)] = start.workflow_id
 
-    def _check_posts(self, posts: Sequence[tuple[str, Message]]) -> None:
-        for workflow_id, _ in posts:
-            if workflow_id not in self.drivers:
-                raise not_found(workflow_id)
-            if (state := self.drivers[workflow_id].state) in ENDED:
-                ended = WorkflowEndedError(f"the workflow {workflow_id!r} is {state}")
-                ended.workflow_id = workflow_id
-                raise ended
-
-    def _deliver(self, posts: Sequence[tuple[str, Message]]) -> None:
-        for workflow_id, message in posts:
-            self.drivers[workflow_id].message_driver.put(message)
+    def _check_takes(self, workflow_id: str) -> None:
+        """Raise where a workflow takes no messages."""
+        if workflow_id not in self.drivers:
+            raise WorkflowNotFoundError(f"no workflow has the id {workflow_id!r}")
+        if (state := self.drivers[workflow_id].state) in ENDED:
+            raise WorkflowEndedError(f"the workflow {workflow_id!r} is {state}")
 
 
 def _place_of(start: Child) -> tuple[str, frozenset[tuple[str, str]]]:

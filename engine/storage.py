@@ -13,7 +13,6 @@ from engine import kept, keys, message_record
 from engine.changes import Changes
 from engine.documents import EMPTY, Documents
 from engine.entry import MessageEntry
-from engine.errors import ChildRefusedError, WorkflowEndedError, WorkflowNotFoundError
 from engine.lifecycle import PRUNED
 from engine.loaded import LoadedHistory
 
@@ -24,11 +23,8 @@ if TYPE_CHECKING:
     from engine.commit import Alarm, Child, Commit, Outgoing, Pruning, Publication, Reply
     from engine.documents import Document
     from engine.entry import Entry, EntryMetadata, Message
+    from engine.errors import ChildRefusedError
     from engine.lifecycle import WorkflowState
-
-
-Refusal = WorkflowNotFoundError | WorkflowEndedError | ChildRefusedError
-"""What a driver raises where a message of a commit has nobody to go to, or a child cannot be started."""
 
 
 class Storage(LoadedHistory):
@@ -38,7 +34,7 @@ class Storage(LoadedHistory):
         documents: the versions of the workflow's document, committed or not.
         pruning: what is to be forgotten of the workflow once it has ended; None where nothing is.
         is_partial: the last gathered commit had no room for everything; the next one carries more of it.
-        refusals: by the entry that records a sending or a start, what to call where the driver refuses it.
+        refusals: by the entry that records a start, what to call where the driver refuses it.
         is_urgent: something changed that must be committed before anything else acts.
     """
 
@@ -169,9 +165,7 @@ class Storage(LoadedHistory):
         if group is not None and type(entry.kind) is MessageEntry:
             # Its message was taken in that group, and the record is not needed only because of what is in this one.
             self._changes.merge(group, self._group)
-        self._changes.metadata.pop(entry.id, None)
-        self._changes.published.pop(entry.id, None)
-        self._changes.children.pop(entry.id, None)
+        self._changes.forget(entry.id)
         if self._metadata.pop(entry.id, None) is not None:
             self._changes.deletes[keys.metadata_key(entry.id)] = self._group
         return entry
@@ -216,8 +210,8 @@ class Storage(LoadedHistory):
         self.is_urgent = True
 
     def send(self, outgoing: Outgoing) -> None:
-        """Send a message with the next commit."""
-        self._changes.outgoing.append((self._group, outgoing))
+        """Send with the next commit what the entry of that id records; where that goes before, so does the message."""
+        self._changes.outgoing[outgoing.message.id] = (self._group, outgoing)
         self.is_urgent = True
 
     def publish(self, publication: Publication) -> None:
@@ -236,15 +230,12 @@ class Storage(LoadedHistory):
             if changes is not None:
                 yield from (child for _, child in changes.children.values())
 
-    def refuse(self, error: Refusal, commit: Commit) -> bool:
-        """Forget what ``error`` says ``commit`` cannot send or start, and tell whoever recorded it.
+    def refuse(self, error: ChildRefusedError, commit: Commit) -> bool:
+        """Forget the child that ``error`` says ``commit`` cannot start, and tell whoever recorded it.
 
         The answer is whether the same can be committed without it.
         """
-        if isinstance(error, ChildRefusedError):
-            taken = self._changes.take_child(error.workflow_id)
-        else:
-            taken = [outgoing.message.id for outgoing in self._changes.take_outgoing(error.workflow_id)]
+        taken = self._changes.take_child(error.workflow_id)
         if not all(entry_id in self.refusals for entry_id in taken):
             # Nobody can be told any more, or nobody expected it: what was recorded is wrong, and must not be stored.
             return False
@@ -276,6 +267,10 @@ class Storage(LoadedHistory):
     def has_news(self) -> bool:
         """Whether a commit now would write anything."""
         return self.is_dirty() or self.state is not self._flushed_state
+
+    def fills(self, room: Room) -> bool:
+        """Whether as much waits to be committed as one commit can move."""
+        return self._changes.fills(room)
 
     def close_group(self) -> None:
         """What was recorded since the last call belongs together, and is committed whole."""
@@ -354,8 +349,6 @@ class Storage(LoadedHistory):
         for key in [key for key in self._changes.entries if key not in self._entries]:
             del self._changes.entries[key]
         for entry_id in [entry_id for entry_id in self._changes.metadata if entry_id not in self._metadata]:
-            del self._changes.metadata[entry_id]
-            self._changes.published.pop(entry_id, None)
-            self._changes.children.pop(entry_id, None)
+            self._changes.forget(entry_id)
         self._in_flight = None
         self.is_urgent = True

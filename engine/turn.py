@@ -176,12 +176,15 @@ class Turn:
 
     async def reach(self, answer: Awaitable[T]) -> T:
         """What the driver answers. Its errors end the run as those of a flush do: they are not the workflow's."""
+        self.flusher.asking += 1
         try:
             return await answer
         except Exception as error:
             self.flusher.failure = self.flusher.failure or error
             self.evict()
             raise EvictedError from error
+        finally:
+            self.flusher.asking -= 1
 
     async def look_again(self) -> None:
         """Read the inbox anew, for everybody: a yield commit is checked against what this saw."""

@@ -85,7 +85,6 @@ class Committer:
 
         Raises:
             CommitTooLarge, FencedError, InboxMovedError, CommitInFlightError, StoreUnavailableError: see the port.
-            WorkflowNotFoundError, WorkflowEndedError: an outgoing message's target is not there, or takes no more.
             ChildRefusedError: a child cannot be started.
             StartConflictError: it is unique, has ended and was to go on, and another one has its place.
         """
@@ -108,9 +107,9 @@ class Committer:
         posted: list[Posted] = []
         if commit.outgoing or commit.children or commit.awaited:
             # Refuse what is too large before tickets are taken for it.
-            self._plan(commit, [self._posted(outgoing, 0) for outgoing in commit.outgoing], births)
+            self._plan(commit, [self._posted(one, one.message.ticket) for one in commit.outgoing], births)
             await births.prepare()
-            posted = [await self._take_ticket(outgoing) for outgoing in commit.outgoing]
+            posted = [await self._placed(outgoing, began_at) for outgoing in commit.outgoing]
             if commit.yields:
                 await self._note_waits(commit.awaited)
         plan = await self._written(commit, posted, births)
@@ -169,16 +168,25 @@ class Committer:
         target = self._workflow_id if outgoing.workflow_id is None else outgoing.workflow_id
         return Posted(target, replace(outgoing.message, ticket=ticket))
 
-    async def _take_ticket(self, outgoing: Outgoing) -> Posted:
-        target = self._workflow_id if outgoing.workflow_id is None else outgoing.workflow_id
-        try:
-            ticket = await take_ticket(self._table, target, self._clock.now())
-        except (WorkflowNotFoundError, WorkflowEndedError) as error:
-            error.workflow_id = target
-            raise
-        if target == self._workflow_id:
+    async def _placed(self, outgoing: Outgoing, now: int) -> Posted:
+        """The message with its place: its own inbox cannot refuse one, in another's one was taken before."""
+        target = outgoing.workflow_id
+        if target is None or target == self._workflow_id:
+            ticket = await take_ticket(self._table, self._workflow_id, now)
             self._inbox.took_ticket(ticket)
+        elif now - outgoing.message.sent_at > SEND_SLOW_MS:
+            ticket = await self._place_again(target, now)
+        else:
+            ticket = outgoing.message.ticket
         return self._posted(outgoing, ticket)
+
+    async def _place_again(self, target: str, now: int) -> int:
+        """Another place for one that may be taken for a dead sender's by now; where there is none, nobody goes on."""
+        try:
+            return await take_ticket(self._table, target, now)
+        except (WorkflowNotFoundError, WorkflowEndedError) as refused:
+            # Whoever runs this workflow next asks anew, and is told.
+            raise StoreUnavailableError(f"what {self._workflow_id!r} sends came too late for {target!r}") from refused
 
     async def _write(self, plan: Plan) -> None:
         if len(plan.actions) > 1:

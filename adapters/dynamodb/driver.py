@@ -67,7 +67,7 @@ class DynamoDriver:
             on_due=self._tell_due,
             on_published=self._tell_published,
         )
-        self._peers = DynamoPeers(connection.table, waits, inbox)
+        self._peers = DynamoPeers(connection, waits, inbox)
         self.workflow_id = hold.head.workflow_id
         self.meter: Meter = connection.table.meter
         self._messages = DynamoMessages(connection, self.workflow_id, inbox, self.commit)
@@ -253,7 +253,6 @@ class DynamoDriver:
 
         Raises:
             CommitTooLarge, FencedError, InboxMovedError, CommitInFlightError, StoreUnavailableError: see the port.
-            WorkflowNotFoundError, WorkflowEndedError: an outgoing message's target is not there, or takes no more.
             ChildRefusedError: a child cannot be started.
             StartConflictError: it is unique, has ended and was to go on, and another one has its place.
         """

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from adapters.dynamodb import query
 from adapters.dynamodb.errors import LogIncompleteError
 from adapters.dynamodb.expressions import text
+from adapters.dynamodb.inbox import take_ticket
 from adapters.dynamodb.items import HEAD, check_id, check_tags, check_type, decode_head, key
 from adapters.dynamodb.limits import FIND_PAGE_ITEMS
 from adapters.dynamodb.schema import PARTITION_KEY, SORT_KEY
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from adapters.dynamodb.ends import Waits
-    from adapters.dynamodb.table import Table
+    from adapters.dynamodb.table import Connection, Table
     from adapters.dynamodb.tickets import Inbox
 
 
@@ -31,10 +32,11 @@ UNREADABLE = (CorruptHistoryError, UnknownVersionError, LogIncompleteError)
 class DynamoPeers:
     """The ``Peers`` of a table, as the holder of one workflow sees them."""
 
-    __slots__ = ("_inbox", "_table", "_taken_for_granted", "_waits")
+    __slots__ = ("_clock", "_inbox", "_table", "_taken_for_granted", "_waits")
 
-    def __init__(self, table: Table, waits: Waits, inbox: Inbox) -> None:
-        self._table = table
+    def __init__(self, connection: Connection, waits: Waits, inbox: Inbox) -> None:
+        self._table = connection.table
+        self._clock = connection.clock
         self._waits = waits
         self._inbox = inbox
         self._taken_for_granted: dict[str, int] = {}
@@ -96,6 +98,16 @@ class DynamoPeers:
         if not (_is_possible(check_type, workflow_type) and _is_possible(check_tags, tags)):
             return []
         return await find(self._table, workflow_type, tags, limit)
+
+    async def reserve(self, workflow_id: str) -> int:
+        """A place in the inbox of another workflow; one that stays empty is given up after a minute.
+
+        Raises:
+            WorkflowNotFoundError, WorkflowEndedError: it is not there, or takes no more.
+        """
+        if not _is_possible(check_id, workflow_id):
+            raise WorkflowNotFoundError(f"no workflow has the id {workflow_id!r}")
+        return await take_ticket(self._table, workflow_id, self._clock.now())
 
 
 def _is_possible(check: Callable[[Any], None], value: object) -> bool:

@@ -52,7 +52,7 @@ async def run(scope: Scope, name: str | None, start: Start) -> str:
     scope.act()
     if start.may_be_refused:
         await _alone(scope, start)
-    sending = Sending(scope, part, entry, _refused)
+    sending = Sending(scope, part, entry)
     child = Child(
         workflow_id=start.workflow_id or sending.entry_id(),
         workflow_type=start.workflow_type,
@@ -66,7 +66,7 @@ async def run(scope: Scope, name: str | None, start: Start) -> str:
     if not start.may_be_refused:
         await scope.turn.recorded()
         return child.workflow_id
-    await sending.commit()
+    await sending.commit(_refused)
     if sending.refusal is not None:
         raise sending.refusal
     return str(values.decode(sending.output))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from engine import limits, message_record, values
-from engine.commit import Outgoing, Reply
-from engine.entry import EntryMetadata, EntryStatus, Message, MessageEntry, SleepEntry, SleepState, StepEntry
+from engine.commit import Reply
+from engine.entry import EntryStatus, Message, MessageEntry, SleepEntry, SleepState, StepEntry
 from engine.errors import (
     CancelledError,
     CorruptHistoryError,
@@ -14,6 +14,7 @@ from engine.errors import (
     MessageWaitError,
     SleepError,
 )
+from engine.ops.sending import put_metadata, send_to_oneself
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -237,14 +238,8 @@ async def send(scope: Scope, name: str, body: Any) -> None:
     data = values.encode(body)
     scope.check_bytes(len(data), f"the message {name!r}", is_message=True)
     scope.act()
-    now = turn.clock.now()
     entry = scope.record(part, StepEntry(output=values.encode(None)))
-    turn.storage.put_metadata(
-        entry.id,
-        EntryMetadata(status=EntryStatus.COMPLETED, attempts=1, last_attempt_at=now, created_at=now, completed_at=now),
-    )
-    turn.storage.send(Outgoing(message=Message(id=entry.id, name=name, body=data, sent_at=now)))
-    scope.finished(now)
-    # The inbox must show it to this run's own next operation, so it is committed at once.
-    await turn.flush()
-    await turn.look_again()
+    # Where it may have to be sent again, it is the same message, with the time of its record.
+    sent_at = put_metadata(scope, entry, EntryStatus.COMPLETED, None)
+    message = Message(id=entry.id, name=name, body=data, sent_at=sent_at)
+    await send_to_oneself(scope, message)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from engine.commit import Outgoing
 from engine.entry import EntryMetadata, EntryStatus, StepEntry
 from engine.errors import CallerError, DriverError, StartConflictError, WorkflowEndedError, WorkflowNotFoundError
 from engine.hooks import error_text, parse_error
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from engine.driver import Peers
-    from engine.entry import Entry
+    from engine.entry import Entry, Message
     from engine.scope import Scope
 
 T = TypeVar("T")
@@ -30,16 +31,12 @@ class Sending:
         refusal: why it was not done, where it was not.
     """
 
-    __slots__ = ("_entry", "_on_refusal", "_part", "_scope", "refusal")
+    __slots__ = ("_entry", "_part", "_scope", "refusal")
 
-    def __init__(
-        self, scope: Scope, part: str, entry: Entry | None, on_refusal: Callable[[Sending, Exception], None]
-    ) -> None:
-        """``on_refusal`` records, by one of the methods below, what a refusal by the driver means."""
+    def __init__(self, scope: Scope, part: str, entry: Entry | None) -> None:
         self._scope = scope
         self._part = part
         self._entry = entry
-        self._on_refusal = on_refusal
         self.refusal: Exception | None = None
 
     @property
@@ -68,12 +65,6 @@ class Sending:
         text = error_text(refusal)
         put_metadata(self._scope, self._record(StepEntry(error=text)), EntryStatus.EXHAUSTED, text)
 
-    def postponed(self, refusal: Exception) -> None:
-        """Record that it was not, and is to be tried again."""
-        self.refusal = refusal
-        text = error_text(refusal)
-        put_metadata(self._scope, self._record(StepEntry(error=text)), EntryStatus.PENDING, text)
-
     def _record(self, kind: StepEntry) -> Entry:
         scope = self._scope
         if self._entry is None:
@@ -82,18 +73,20 @@ class Sending:
             self._entry = scope.rewrite(scope.key_of(self._part), self._entry, kind)
         return self._entry
 
-    def refused(self, refusal: Exception) -> None:
-        """The driver does not do it, and has written nothing: what is recorded must say so."""
-        if self._scope.turn.storage.find(self._scope.key_of(self._part)) is None:
-            # The branch that wanted it has lost its race.
-            return
-        self._on_refusal(self, refusal)
+    async def commit(self, on_refusal: Callable[[Sending, Exception], None]) -> None:
+        """Return once it is recorded, one way or the other; whatever was recorded before goes with the same commit.
 
-    async def commit(self) -> None:
-        """Return once it is recorded, one way or the other; whatever was recorded before goes with the same commit."""
+        Where the driver does not do it, and has written nothing, ``on_refusal`` records that by one of the above.
+        """
         turn = self._scope.turn
         entry_id = self.entry_id()
-        turn.storage.refusals[entry_id] = self.refused
+
+        def refused(refusal: Exception) -> None:
+            # Else the branch that wanted it has lost its race.
+            if turn.storage.find(self._scope.key_of(self._part)) is not None:
+                on_refusal(self, refusal)
+
+        turn.storage.refusals[entry_id] = refused
         # Others of this run may send at the same moment: a commit may be divided between them, not within one.
         turn.storage.close_group()
         # Where this is cancelled, the commit goes on, and may still be refused.
@@ -101,8 +94,8 @@ class Sending:
         turn.storage.refusals.pop(entry_id, None)
 
 
-def put_metadata(scope: Scope, entry: Entry, status: EntryStatus, error: str | None) -> None:
-    """Record how an operation that acts once stands, as of now."""
+def put_metadata(scope: Scope, entry: Entry, status: EntryStatus, error: str | None) -> int:
+    """Record how an operation that acts once stands, as of now; which is the answer, in milliseconds."""
     now = scope.turn.clock.now()
     completed_at = now if status is EntryStatus.COMPLETED else None
     scope.turn.storage.put_metadata(
@@ -113,6 +106,16 @@ def put_metadata(scope: Scope, entry: Entry, status: EntryStatus, error: str | N
     )
     if completed_at is not None:
         scope.finished(completed_at)
+    return now
+
+
+async def send_to_oneself(scope: Scope, message: Message) -> None:
+    """Put a message that was just recorded into the workflow's own inbox; return once its next operation can see it."""
+    turn = scope.turn
+    turn.storage.send(Outgoing(message=message))
+    turn.storage.close_group()
+    await turn.flush()
+    await turn.look_again()
 
 
 def replayed(scope: Scope, entry: Entry) -> bytes | None:

@@ -1,7 +1,9 @@
 """A signal: a message to another workflow, which rides in the commit that records it.
 
-Whether it is delivered is the operation's answer, and only the commit can tell: so that commit is not put off until the
-next operation, as that of a step's result is. It carries all that was recorded before it, and costs what a step costs.
+Whether it is delivered is the operation's answer. A place in the target's inbox tells, and is taken when the operation
+is called; the message comes into it with the next commit, as a step's result is recorded, so that it costs no commit of
+its own. A run that ends in between leaves the place empty, and takes another one when it comes by again. Where the
+target ends in between, the message is in its inbox all the same, and is there if ``recover`` has it go on.
 """
 
 from __future__ import annotations
@@ -14,8 +16,8 @@ from msgspec import Struct
 from engine import limits, values
 from engine.commit import Outgoing
 from engine.entry import Message, StepEntry
-from engine.errors import WorkflowNotFoundError
-from engine.ops.sending import Sending, asked, check_atomic, peers_of, replayed, started
+from engine.errors import WorkflowEndedError, WorkflowNotFoundError
+from engine.ops.sending import Sending, asked, check_atomic, peers_of, replayed, send_to_oneself, started
 
 if TYPE_CHECKING:
     from engine.scope import Scope
@@ -29,11 +31,18 @@ class Target(Struct, frozen=True, kw_only=True):
     tags: Mapping[str, str] = {}
 
 
+class _Place(Struct, frozen=True, kw_only=True):
+    """Where a message goes: into the inbox of ``workflow_id``, with ``ticket``; 0 where it is the sender's own."""
+
+    workflow_id: str
+    ticket: int = 0
+
+
 async def run(scope: Scope, name: str, body: Any, target: Target, *, ignores_missing: bool) -> bool:
-    """Send ``body`` to ``target``, once; whether it was delivered. Recorded as a step ``signal:<name>``.
+    """Send ``body`` to ``target``, once; whether it is delivered. Recorded as a step ``signal:<name>``.
 
     Raises:
-        WorkflowNotFoundError, WorkflowEndedError: it was not, now or in an earlier run.
+        WorkflowNotFoundError, WorkflowEndedError: it is not, now or in an earlier run.
     """
     part = scope.next_name(f"signal:{name}")
     _, entry = scope.open(part, StepEntry)
@@ -43,38 +52,36 @@ async def run(scope: Scope, name: str, body: Any, target: Target, *, ignores_mis
     data = values.encode(body)
     scope.check_bytes(len(data), f"the message {name!r}", is_message=True)
     scope.act()
-
-    def missing(sending: Sending, refusal: Exception) -> None:
+    turn = scope.turn
+    sending = Sending(scope, part, entry)
+    # Before the place is taken: how old that is at most, the driver can tell by it.
+    sent_at = turn.clock.now()
+    try:
+        place = await _reserve(scope, name, target)
+    except (WorkflowNotFoundError, WorkflowEndedError) as refusal:
         if ignores_missing:
             sending.done(values.encode(False))  # noqa: FBT003 - the value that is recorded
         else:
             sending.failed(refusal)
+        await turn.recorded()
+        if sending.refusal is not None:
+            raise
+        return False
+    sending.done(values.encode(True))  # noqa: FBT003 - likewise
+    message = Message(
+        id=sending.entry_id(), name=name, body=data, sent_at=sent_at, ticket=place.ticket, ray_id=turn.ray_id
+    )
+    if place.ticket:
+        turn.storage.send(Outgoing(workflow_id=place.workflow_id, message=message))
+        await turn.recorded()
+    else:
+        await send_to_oneself(scope, message)
+    return True
 
+
+async def _reserve(scope: Scope, name: str, target: Target) -> _Place:
     if target.to is not None:
-        sending = Sending(scope, part, entry, missing)
-        await _send(scope, sending, name, data, target.to)
-    elif not await _send_to_first(scope, sending := Sending(scope, part, entry, Sending.postponed), name, data, target):
-        missing(sending, _not_found(target))
-        await scope.turn.recorded()
-    if sending.refusal is not None:
-        raise sending.refusal
-    return bool(values.decode(sending.output))
-
-
-async def _send(scope: Scope, sending: Sending, name: str, data: bytes, to: str) -> None:
-    turn = scope.turn
-    target = None if to == turn.workflow_id else to
-    await started(scope, to)
-    sending.done(values.encode(True))  # noqa: FBT003 - the value that is recorded
-    message = Message(id=sending.entry_id(), name=name, body=data, sent_at=turn.clock.now(), ray_id=turn.ray_id)
-    turn.storage.send(Outgoing(workflow_id=target, message=message))
-    await sending.commit()
-    if target is None:
-        await turn.look_again()
-
-
-async def _send_to_first(scope: Scope, sending: Sending, name: str, data: bytes, target: Target) -> bool:
-    """Send to the first that ``target`` means, and to the next where that has ended meanwhile; whether to any."""
+        return await _reserve_at(scope, name, target.to)
     peers = peers_of(scope, f"signal {name!r}")
     await started(scope)
     # Where a store looks into an index that is a moment late, it goes on finding who has ended.
@@ -84,15 +91,19 @@ async def _send_to_first(scope: Scope, sending: Sending, name: str, data: bytes,
         to = next((one for one in found if one not in passed), None)
         if to is None:
             break
-        await _send(scope, sending, name, data, to)
-        if sending.refusal is None:
-            return True
-        passed.add(to)
-    return False
-
-
-def _not_found(target: Target) -> WorkflowNotFoundError:
+        try:
+            return await _reserve_at(scope, name, to)
+        except (WorkflowNotFoundError, WorkflowEndedError):
+            passed.add(to)
     tags = ", ".join(f"{name}={value}" for name, value in target.tags.items())
-    return WorkflowNotFoundError(
+    raise WorkflowNotFoundError(
         f"no workflow of type {target.workflow_type!r} {f'with {tags} ' if tags else ''}is there that has not ended"
     )
+
+
+async def _reserve_at(scope: Scope, name: str, workflow_id: str) -> _Place:
+    if workflow_id == scope.turn.workflow_id:
+        return _Place(workflow_id=workflow_id)
+    peers = peers_of(scope, f"signal {name!r}")
+    await started(scope, workflow_id)
+    return _Place(workflow_id=workflow_id, ticket=await asked(scope, peers.reserve(workflow_id)))

@@ -330,65 +330,6 @@ async def test_a_sender_that_took_too_long_asks_to_be_looked_at(place: Place) ->
     assert await bodies(place) == [b"\x03"]
 
 
-# --- signals ------------------------------------------------------------------------------------------------------
-
-
-async def test_a_signal_rides_in_the_senders_commit(place: Place) -> None:
-    await place.store.start(workflow_id="target", type="order", input=b"")
-    target = await place.claimed("target")
-    await target.commit(WAITS)
-    driver = await place.started()
-    message = Message(id="s1", name="go", body=b"\x09", sent_at=3)
-    await driver.commit(Commit(puts=[(b"k", b"v")], outgoing=[Outgoing(workflow_id="target", message=message)]))
-    assert driver.signalled == {"target"}
-    assert await place.due() == {"target"}
-    target = await place.claimed("target")
-    [found] = await target.message_driver.receive((), 9)
-    assert (found.id, found.body, found.ticket) == ("s1", b"\x09", 1)
-
-
-async def test_a_signal_that_took_too_long_asks_to_be_looked_at(place: Place) -> None:
-    await place.store.start(workflow_id="target", type="order", input=b"")
-    await (await place.claimed("target")).commit(WAITS)
-    driver = await place.started()
-
-    async def stall() -> None:
-        await take_looks(place, "target")
-
-    place.client.plan["transact_write_items"] = [stall]
-    message = Message(id="s1", name="go", body=b"", sent_at=3)
-    await driver.commit(Commit(outgoing=[Outgoing(workflow_id="target", message=message)]))
-    assert "target" in await place.due()
-    target = await place.claimed("target")
-    assert [found.id for found in await target.message_driver.receive((), 9)] == ["s1"]
-
-
-async def take_looks(place: Place, workflow_id: str) -> None:
-    """Somebody looks at a workflow, and again when the outstanding ticket is given up."""
-    assert await place.store.claim(workflow_id) == NotDue(None, awaits_sender=True)
-    place.clock.shift_ms += OUTSTANDING_MAX_MS
-    assert await place.store.claim(workflow_id) == NotDue(None)
-    assert workflow_id not in await place.due(ahead_ms=10**9)
-
-
-async def test_a_signal_to_nobody_is_refused_whole(place: Place) -> None:
-    driver = await place.started()
-    await place.store.start(workflow_id="ended", type="order", input=b"")
-    await (await place.claimed("ended")).commit(Commit(state=WorkflowState.COMPLETED))
-    message = Message(id="s1", name="go", body=b"", sent_at=3)
-    for target, error in (("never", WorkflowNotFoundError), ("ended", WorkflowEndedError)):
-        with pytest.raises(error):
-            await driver.commit(Commit(puts=[(b"k", b"v")], outgoing=[Outgoing(workflow_id=target, message=message)]))
-    assert await driver.get(b"k") is None
-    await driver.commit(Commit(puts=[(b"k", b"w")]))
-    assert await (await place_again(place)).get(b"k") == b"w"
-
-
-async def place_again(place: Place):  # type: ignore[no-untyped-def]  # noqa: ANN201 - a driver
-    place.clock.shift_ms += 120_000
-    return await place.claimed()
-
-
 async def test_a_message_to_oneself_is_not_slept_over(place: Place) -> None:
     driver = await place.started()
     message = Message(id="s1", name="go", body=b"", sent_at=3)

@@ -91,11 +91,13 @@ async def test_a_signal(ministack_place: Place) -> None:
     place = ministack_place
     sender = await place.started("sender")
     await (await place.started("target")).commit(Commit(yields=True, names=()))
-    message = Message(id="m", name="go", body=bytes(100), sent_at=0)
-    costs = [
-        await cost_of(sender, Commit(puts=STEP.puts, outgoing=[Outgoing(workflow_id="target", message=message)]))
-        for _ in range(2)
-    ]
+    costs = []
+    for _ in range(2):
+        before = sender.meter.write_units
+        ticket = await sender.peers.reserve("target")
+        message = Message(id="m", name="go", body=bytes(100), sent_at=place.clock.now(), ticket=ticket)
+        await sender.commit(Commit(puts=STEP.puts, outgoing=[Outgoing(workflow_id="target", message=message)]))
+        costs.append(sender.meter.write_units - before)
     # A step, 4; the message, 2; a ticket, 1, and its place in the index, 1 or, where that moves, 2.
     assert costs == [8, 9]
 

@@ -12,7 +12,7 @@ from adapters.dynamodb.expressions import Condition
 from adapters.dynamodb.lease import Outlived
 from adapters.dynamodb.purge import Purge
 from adapters.dynamodb.start import Starts
-from engine import storage
+from engine import storage, values
 from engine.commit import Child
 from engine.ops import dispatch, sending, signal
 from handlers import operations, turn
@@ -64,7 +64,11 @@ def _sent_at_each_replay() -> list[Patch]:
 
 
 def _refused_is_delivered() -> list[Patch]:
-    return [(sending.Sending, "refused", lambda _self, _refusal: None)]
+    class Mutant(sending.Sending):
+        def failed(self, _refusal: Exception) -> None:
+            self.done(values.encode(True))  # noqa: FBT003 - the value that is recorded
+
+    return [(signal, "Sending", Mutant)]
 
 
 # --- 11: listings ----------------------------------------------------------------------------------------------------
