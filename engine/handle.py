@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from engine import keys, location, values
 from engine.commit import Alarm
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from engine.hooks import ErrorHook, HistoryHook, HistorySnapshot
     from engine.result import WorkflowResult
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -158,6 +159,34 @@ def check_name(name: str) -> None:
     location.check_name(name)
 
 
+@overload
+def run_workflow(
+    workflow_id: str,
+    fn: Callable[[Any], Awaitable[T]],
+    input: None = ...,
+    driver: EngineDriver | None = ...,
+    *,
+    mode: Literal["yield", "live"] = ...,
+    on_history_updated: HistoryHook | None = ...,
+    on_error: ErrorHook | None = ...,
+    clock: Clock | None = ...,
+) -> WorkflowHandle[T]: ...
+
+
+@overload
+def run_workflow(
+    workflow_id: str,
+    fn: Callable[[Any, S], Awaitable[T]],
+    input: S | None = ...,
+    driver: EngineDriver | None = ...,
+    *,
+    mode: Literal["yield", "live"] = ...,
+    on_history_updated: HistoryHook | None = ...,
+    on_error: ErrorHook | None = ...,
+    clock: Clock | None = ...,
+) -> WorkflowHandle[T]: ...
+
+
 def run_workflow(
     workflow_id: str,
     fn: Workflow[Any] | Callable[..., Awaitable[T]],
@@ -174,7 +203,7 @@ def run_workflow(
     Args:
         workflow_id: its id; one driver holds one workflow.
         fn: a ``Workflow``, or any ``async def (ctx, input)``.
-        input: stored on the first run, and ignored ever after.
+        input: stored on the first run, and ignored ever after: later runs need not give it.
         driver: where its history lives.
         mode: ``"yield"`` ends the run at a wait; ``"live"`` waits in memory and goes on.
         on_history_updated: called with a snapshot once at load and after each commit that changed history.

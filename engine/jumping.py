@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from engine.handle import WorkflowHandle
     from engine.result import WorkflowResult
     from engine.virtual_clock import VirtualClock
+
+T = TypeVar("T")
 
 _IDLE_TURNS = 20
 _IDLE_WAIT_S = 0.002
@@ -16,7 +18,7 @@ _WORK_WAIT_S = 1.0
 """Real seconds that steps are given when nobody waits for the virtual clock but their timeouts."""
 
 
-async def while_jumping(handle: WorkflowHandle[Any], clock: VirtualClock) -> WorkflowResult[Any]:
+async def while_jumping(handle: WorkflowHandle[T], clock: VirtualClock) -> WorkflowResult[T]:
     """Await the run, moving ``clock`` to its next timer whenever nothing else happens."""
     task = asyncio.ensure_future(handle.result)
     while not task.done():

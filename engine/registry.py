@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
 
 from engine import limits
 from engine.commit import Pruning
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from engine.durations import Duration
 
+P = ParamSpec("P")
+R = TypeVar("R", bound="Awaitable[Any]")
 F = TypeVar("F", bound="Callable[..., Awaitable[Any]]")
 F_co = TypeVar("F_co", bound="Callable[..., Awaitable[Any]]", covariant=True)
 
@@ -38,9 +40,9 @@ class Workflow(Generic[F_co]):
     def __repr__(self) -> str:
         return f"<workflow {self.name!r}>"
 
-    def __call__(self, *args: Any) -> Awaitable[Any]:
+    def __call__(self: Workflow[Callable[P, R]], *args: P.args, **options: P.kwargs) -> R:
         """Call the function itself, as in a unit test or inside another workflow."""
-        return self.fn(*args)
+        return self.fn(*args, **options)
 
 
 class Registry:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine.activities import ActivityContext
 from engine.handle import run_workflow
@@ -15,28 +15,33 @@ from engine.turn import AbortEvent
 from engine.virtual_clock import VirtualClock, VirtualTimer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from engine.result import WorkflowResult
 
 __all__ = ["MemoryDriver", "MemoryInbox", "MemoryWorld", "VirtualClock", "VirtualTimer", "activity_context", "drive"]
 
 
+T = TypeVar("T")
+
+
 async def drive(
     workflow_id: str,
-    fn: Callable[..., Any],
+    fn: Callable[..., Awaitable[T]],
     input: Any,  # noqa: A002 - the field's name
     driver: MemoryDriver,
     clock: VirtualClock,
     **options: Any,
-) -> WorkflowResult[Any]:
+) -> WorkflowResult[T]:
     """Run a workflow in yield mode, jumping from alarm to alarm, until it ends or waits for a message for ever.
+
+    ``input`` may be the JSON that a caller of the API would send; the workflow gets what it asks for.
 
     Raises what the workflow raises when it fails.
     """
     while True:
         handle = run_workflow(workflow_id, fn, input, driver, clock=clock, **options)
-        result: WorkflowResult[Any] = await while_jumping(handle, clock)
+        result = await while_jumping(handle, clock)
         if result.state is not WorkflowState.SLEEPING or result.sleep_until is None:
             return result
         clock.advance_to(result.sleep_until)
