@@ -152,6 +152,8 @@ class Context(Knowing, Stepping, Waiting, Changing, Listening, Signalling, Dispa
             JoinError: branches failed; all others have ended too.
         """
         label, branches = (None, name) if branches is ABSENT else (name, branches)
+        if max_concurrency is not None:
+            _check_whole(f"join({label!r}): max_concurrency", max_concurrency)
         if max_concurrency is not None and max_concurrency < 1:
             raise ValueError(f"join({label!r}): max_concurrency must be 1 or more, not {max_concurrency}")
         made = _branches(branches)
@@ -172,6 +174,7 @@ class Context(Knowing, Stepping, Waiting, Changing, Listening, Signalling, Dispa
         Raises:
             JoinError: bodies failed, named by their index; all others have ended too.
         """
+        _check_whole(f"map({name!r}): concurrency", concurrency)
         if concurrency < 1:
             raise ValueError(f"map({name!r}): concurrency must be 1 or more, not {concurrency}")
         returns = values.return_type(body)

@@ -66,6 +66,8 @@ class Signalling(Operating):
         if not name or to == "":
             raise InvalidIdError("a signal needs the name of a message and the id of a workflow")
         what = f"signal {name!r}"
+        if missing not in ("error", "ignore"):
+            raise ValueError(f'{what}: missing is "error" or "ignore", not {missing!r}')
         if (to is None) == (type is None):
             raise TypeError(f"{what} goes either to=<the id of a workflow> or to one of a type=, with tags= if need be")
         if to is None:

@@ -126,12 +126,16 @@ async def test_another_number_of_items_diverges() -> None:
         await bench.through(workflow)
 
 
-async def test_a_bound_below_one_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("bound", "error", "told"),
+    [(0, ValueError, "concurrency must be 1 or more"), (2.5, TypeError, "concurrency must be an integer, not 2.5")],
+)
+async def test_what_is_no_bound_is_refused(bound: Any, error: type[Exception], told: str) -> None:
     async def body(_ctx: Context, item: int) -> int:
         return item
 
     async def workflow(ctx: Context, _given: Any) -> list[int]:
-        return await ctx.map("items", [1], body, concurrency=0)
+        return await ctx.map("items", [1], body, concurrency=bound)
 
-    with pytest.raises(ValueError, match="concurrency must be 1 or more"):
+    with pytest.raises(error, match=told):
         await Bench().through(workflow)

@@ -165,6 +165,7 @@ async def test_a_child_can_be_found_as_soon_as_it_is_dispatched() -> None:
         ({"to": "a", "type": "receiver"}, TypeError, "either to="),
         ({"to": "a", "tags": {"shop": "7"}}, TypeError, "tags= goes with type="),
         ({"to": 7}, TypeError, "a str, not 7"),
+        ({"to": "a", "missing": "ignored"}, ValueError, '"error" or "ignore", not'),
         ({"type": receiver}, TypeError, "register 'receiver' with @workflow"),
         ({"type": "receiver", "tags": {"shop": 7}}, TypeError, "write numbers as texts"),
         ({"type": "receiver"}, DriverError, "one workflow alone"),
