@@ -17,6 +17,7 @@ from engine.documents import Draft
 from engine.driver import AbortSignal
 from engine.errors import InvalidIdError
 from engine.ops.attempt import current_attempt
+from engine.origin import Origin
 from engine.step_options import policy_of
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class ActivityContext(Struct, frozen=True, kw_only=True):
     """What an activity may know of itself.
 
     Attributes:
-        workflow_id: the workflow that it works for; ``ray_id`` is that one's.
+        workflow_id: the workflow that it works for; ``ray_id`` and ``request_id`` are that one's.
         activity_name: its name.
         attempt: which attempt this is, from 1.
         idempotency_key: the same for every attempt, in every process: hand it to the services that it calls.
@@ -54,13 +55,17 @@ class ActivityContext(Struct, frozen=True, kw_only=True):
     abort_signal: AbortSignal
     state: dict[str, Any] = {}
     ray_id: str = ""
+    request_id: str = ""
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
-        """The logger ``torpor.activity``; its records have ``workflow_id``, ``ray_id``, ``activity``, ``attempt``."""
+        """The logger ``torpor.activity``.
+
+        Its records have ``workflow_id``, ``activity``, ``attempt``, and ``ray_id`` and ``request_id`` if there are any.
+        """
         fields = {"workflow_id": self.workflow_id, "activity": self.activity_name, "attempt": self.attempt}
-        fields |= {"ray_id": self.ray_id} if self.ray_id else {}
-        return logging.LoggerAdapter(_LOGGER, fields)
+        origin = Origin(ray_id=self.ray_id, request_id=self.request_id)
+        return logging.LoggerAdapter(_LOGGER, {**fields, **origin.known()})
 
 
 class Activity(Generic[*Ts, T]):
@@ -115,7 +120,8 @@ async def _in_step(name: str, fn: Callable[..., Awaitable[Any]], *args: Any) -> 
         idempotency_key=step.idempotency_key,
         abort_signal=step.abort_signal,
         state=draft.content,
-        ray_id=attempt.turn.ray_id,
+        ray_id=attempt.turn.origin.ray_id,
+        request_id=attempt.turn.origin.request_id,
     )
     return await fn(context, *args)
 

@@ -15,6 +15,7 @@ from typing import ClassVar
 from msgspec import Struct
 
 from engine.location import Location
+from engine.origin import UNKNOWN, Origin
 
 
 class EntryStatus(IntEnum):
@@ -175,7 +176,7 @@ class Message(Struct, frozen=True, kw_only=True, gc=False):
     """A message in an inbox.
 
     ``body`` is CBOR. ``ticket`` is its place in the order of acceptance, as the driver gave it (0 where not yet given).
-    ``ray_id`` is that of whoever sent it; empty where nobody said.
+    ``origin`` is that of whoever sent it.
     """
 
     id: str
@@ -183,4 +184,4 @@ class Message(Struct, frozen=True, kw_only=True, gc=False):
     body: bytes
     sent_at: int
     ticket: int = 0
-    ray_id: str = ""
+    origin: Origin = UNKNOWN

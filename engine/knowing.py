@@ -34,7 +34,15 @@ class Knowing(Operating):
 
         Empty in a test that gave none.
         """
-        return self._scope.turn.ray_id
+        return self._scope.turn.origin.ray_id
+
+    @property
+    def request_id(self) -> str:
+        """The call or the event that began this workflow, or the one that started it; as the log of that call has it.
+
+        Empty in a test that gave none.
+        """
+        return self._scope.turn.origin.request_id
 
     @property
     def abort_signal(self) -> AbortSignal:

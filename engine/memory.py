@@ -15,6 +15,7 @@ from engine.kept import parse_state
 from engine.keys import ERROR_KEY, OUTPUT_KEY, STATE_KEY
 from engine.lifecycle import ENDED, WorkflowState
 from engine.memory_inbox import MemoryInbox
+from engine.origin import Origin
 from engine.sorted_pairs import SortedPairs, after
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ class MemoryDriver:
         on_call: CallHook | None = None,
         neighbours: Neighbours | None = None,
         ray_id: str = "",
+        request_id: str = "",
     ) -> None:
         self.atomic_batch = atomic
         self.worker_poll_interval = worker_poll_interval
@@ -129,7 +131,7 @@ class MemoryDriver:
         self.started_at: int | None = None
         self.latency_s = latency_s
         self.on_call = on_call
-        self.ray_id = ray_id
+        self.origin = Origin(ray_id=ray_id, request_id=request_id)
         self._neighbours = neighbours
         self.peers = None if neighbours is None else MemoryPeers(self.call, neighbours)
         self.awaited: tuple[str, ...] = ()

@@ -97,6 +97,7 @@ class MemoryWorld:
         tags: Mapping[str, str] | None = None,
         unique: bool = False,
         ray_id: str = "",
+        request_id: str = "",
     ) -> str:
         """Start a workflow; ``drive`` runs it. One that is there in its place already is left as it is; its id."""
         start = Child(
@@ -110,10 +111,9 @@ class MemoryWorld:
             self._check(start)
         except ChildRefusedError as refused:
             return refused.existing or workflow_id
-        self._add(
-            _Member(fn=fn, given=input, start=start),
-            MemoryDriver(clock=self.clock, neighbours=self, on_call=self.on_call, ray_id=ray_id),
-        )
+        options: dict[str, Any] = {"clock": self.clock, "neighbours": self, "on_call": self.on_call}
+        driver = MemoryDriver(**options, ray_id=ray_id, request_id=request_id)
+        self._add(_Member(fn=fn, given=input, start=start), driver)
         return workflow_id
 
     def send(self, workflow_id: str, name: str, body: Any = None) -> None:
@@ -212,7 +212,7 @@ class MemoryWorld:
                 self.drivers[outgoing.workflow_id].message_driver.put(outgoing.message)
         for member in members:
             stored = [(INPUT_KEY.hex(), member.start.workflow_input.hex())]
-            options = {"clock": self.clock, "neighbours": self, "on_call": self.on_call, "ray_id": driver.ray_id}
+            options = {"clock": self.clock, "neighbours": self, "on_call": self.on_call, **driver.origin.known()}
             driver = MemoryDriver.load(stored, **options)
             self._add(member, driver)
 

@@ -22,7 +22,7 @@ _LOGGER = logging.getLogger("torpor.workflow")
 class ScopeLog(_Adapter):
     """A standard logger, ``torpor.workflow``.
 
-    Its records have ``workflow_id``, ``ray_id`` where there is one, ``location`` and ``attempt``.
+    Its records have ``workflow_id``, ``ray_id`` and ``request_id`` where there are any, ``location`` and ``attempt``.
 
     ``attempt`` counts the runs that died since the last commit, from 1.
     """
@@ -40,7 +40,7 @@ class ScopeLog(_Adapter):
         turn = self._scope.turn
         extra = {
             "workflow_id": turn.workflow_id,
-            **({"ray_id": turn.ray_id} if turn.ray_id else {}),
+            **turn.origin.known(),
             "location": render(self._scope.location, turn.storage.names),
             "attempt": turn.flusher.deaths + 1,
             **(kwargs.get("extra") or {}),

@@ -55,6 +55,7 @@ def activity_context(
     idempotency_key: str = "test",
     state: dict[str, Any] | None = None,
     ray_id: str = "",
+    request_id: str = "",
 ) -> ActivityContext:
     """What an activity gets as its first argument, for a test that calls it directly; its abort signal is not set.
 
@@ -68,4 +69,5 @@ def activity_context(
         abort_signal=AbortEvent(),
         state={} if state is None else state,
         ray_id=ray_id,
+        request_id=request_id,
     )

@@ -20,6 +20,7 @@ from engine import limits
 from engine.abandoning import held
 from engine.errors import EvictedError, FencedError, StalledError
 from engine.flushing import Flusher
+from engine.origin import UNKNOWN
 from engine.waits import Wait, merge
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from engine.errors import Yield
     from engine.hooks import Hooks
     from engine.ids import Ids
+    from engine.origin import Origin
     from engine.storage import Storage
 
 T = TypeVar("T")
@@ -126,10 +128,10 @@ class Turn:
         self.flusher.on_failure = self.evict
 
     @property
-    def ray_id(self) -> str:
-        """What the workflow has in common with whoever started it; empty where the driver does not know."""
-        ray_id: str = getattr(self.driver, "ray_id", "")
-        return ray_id
+    def origin(self) -> Origin:
+        """Who began the workflow, as far as the driver knows."""
+        origin: Origin = getattr(self.driver, "origin", UNKNOWN)
+        return origin
 
     # --- may I go on? ---------------------------------------------------------------------------------------------
 

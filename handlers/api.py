@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route as Address
 
 from engine.errors import ControlFlow, OperatorError
-from handlers import bodies, bootstrap, logs, openapi, problems, rays
+from handlers import bodies, bootstrap, logs, openapi, origins, problems
 from handlers.calls import Answer, Call
 from handlers.operations import Ports
 from handlers.problems import METHOD_NOT_ALLOWED, NO_SUCH_ROUTE, Problem
@@ -79,6 +79,7 @@ class Endpoint:
             headers={name.decode().lower(): value.decode("utf-8", "replace") for name, value in request.headers.raw},
             body=await request.body(),
             deadline_ms=self._clock.now() + remaining_ms,
+            request_id=origins.request_id_of(request.scope),
         )
 
 
@@ -156,11 +157,11 @@ class ApiFunction:
         return self._mangum(event, context)
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request_id = rays.request_id_of(scope)
+        request_id = origins.request_id_of(scope)
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start" and request_id:
-                message["headers"] = [*message["headers"], (rays.REQUEST_ID.encode(), request_id.encode())]
+                message["headers"] = [*message["headers"], (origins.REQUEST_ID.encode(), request_id.encode())]
             await send(message)
 
         try:

@@ -47,6 +47,7 @@ class Call:
         headers: by lower-case name.
         body: the bytes that were sent.
         deadline_ms: when the function will be stopped, in milliseconds since the epoch.
+        request_id: the id that the gateway has given it; empty where nobody has.
     """
 
     path: Mapping[str, str]
@@ -55,6 +56,7 @@ class Call:
     body: bytes
     deadline_ms: int
     repeated: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    request_id: str = ""
 
     def value(self) -> Any:
         """The body's value, or ``bodies.ABSENT``; raises ``Problem``."""

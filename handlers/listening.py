@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.values import decode
 from handlers.calls import Answer, instant, wait_for
+from handlers.origins import told_origin
 
 if TYPE_CHECKING:
     from adapters.dynamodb.store import Tail, Told
@@ -46,5 +47,5 @@ def _told(message: Told) -> dict[str, Any]:
         "body": decode(message.body),
         "sent_at": instant(message.sent_at),
         "workflow_id": message.workflow_id,
-        "ray_id": message.ray_id or None,
+        **told_origin(message.origin),
     }

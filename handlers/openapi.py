@@ -22,6 +22,10 @@ EVERYWHERE = (problems.INVALID_PARAMETER, problems.METHOD_NOT_ALLOWED, problems.
 
 _TEXT = {"type": "string"}
 _TEXTS_OR_NULL = {"type": ["array", "null"], "items": _TEXT}
+_ORIGIN: dict[str, Any] = {
+    "ray_id": {"type": ["string", "null"], "description": "What it shares with all that comes of the same request."},
+    "request_id": {"type": ["string", "null"], "description": "The call or event that began it."},
+}
 _INSTANT = {"type": "string", "format": "date-time"}
 _STATE = {"enum": [str(state) for state in WorkflowState]}
 _TAGS = {"type": "object", "additionalProperties": _TEXT}
@@ -73,14 +77,14 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         **_object(entry_id={**_TEXT, "description": "The step to run again; from the beginning where it is left out."}),
         "additionalProperties": False,
     },
-    "Started": _object(["id", "type", "created"], id=_TEXT, type=_TEXT, ray_id=_TEXT, created={"type": "boolean"}),
+    "Started": _object(["id", "type", "created"], id=_TEXT, type=_TEXT, **_ORIGIN, created={"type": "boolean"}),
     "Workflow": _object(
         ["id", "type", "state"],
         id=_TEXT,
         type=_TEXT,
         state=_STATE,
         tags=_TAGS,
-        ray_id={"type": ["string", "null"]},
+        **_ORIGIN,
         created_at=_INSTANT,
         waiting_for={**_TEXTS_OR_NULL, "description": "Names of messages; any where it is empty."},
         waiting_for_workflows={
@@ -111,6 +115,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
                 body={"description": "Any value."},
                 sent_at=_INSTANT,
                 workflow_id=_TEXT,
+                **_ORIGIN,
             ),
         },
         next={**_TEXT, "description": "Give it back as `after` for later messages."},

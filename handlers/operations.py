@@ -20,8 +20,8 @@ from engine.values import decode, decode_error, encode, fit_json, input_type
 from handlers import bodies
 from handlers.application import ApplicationBrokenError
 from handlers.calls import Answer, instant, instant_ms, members, text, texts, truth, wait_for
+from handlers.origins import origin_of, told_origin
 from handlers.problems import INVALID_BODY, INVALID_PARAMETER, Problem
-from handlers.rays import ray_id_of
 from handlers.waking import wake_all
 
 if TYPE_CHECKING:
@@ -105,10 +105,10 @@ async def start(ports: Ports, call: Call) -> Answer:
         start_at=start_at,
         unique=unique,
         replace_failed=replace_failed,
-        ray_id=ray_id_of(call.headers, ports.ids, text(body.get("ray_id"), "ray_id")),
+        origin=origin_of(call, ports.ids, text(body.get("ray_id"), "ray_id")),
     )
     if started.created:
-        about = {"workflow_id": started.workflow_id, "type": workflow_type, "ray_id": started.ray_id}
+        about = {"workflow_id": started.workflow_id, "type": workflow_type, "ray_id": started.origin.ray_id}
         logger.info("workflow started", extra=about)
     if started.put_off_until is None:
         await hint(ports, started.workflow_id)
@@ -116,7 +116,12 @@ async def start(ports: Ports, call: Call) -> Answer:
         await _arm(ports, started.workflow_id, started.put_off_until)
     return Answer(
         status=201 if started.created else 200,
-        value={"id": started.workflow_id, "type": workflow_type, "ray_id": started.ray_id, "created": started.created},
+        value={
+            "id": started.workflow_id,
+            "type": workflow_type,
+            **told_origin(started.origin),
+            "created": started.created,
+        },
         headers={"location": f"/workflows/{quote(started.workflow_id, safe='')}"},
     )
 
@@ -153,7 +158,7 @@ async def send(ports: Ports, call: Call) -> Answer:
         body=encode(None if value is bodies.ABSENT else value),
         message_id=message_id,
         sent_at=ports.clock.now(),
-        ray_id=ray_id_of(call.headers, ports.ids),
+        origin=origin_of(call, ports.ids),
         hint=functools.partial(hint, ports, call.path["id"]),
     )
     reply = accepted.reply
@@ -308,7 +313,7 @@ def _described(found: Description) -> dict[str, Any]:
         "type": found.type,
         "state": str(found.state),
         "tags": found.tags,
-        "ray_id": found.ray_id or None,
+        **told_origin(found.origin),
         "created_at": instant(found.created_at),
         "updated_at": instant(found.updated_at),
         "ended_at": instant(found.ended_at),

@@ -10,10 +10,11 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from adapters.dynamodb.items import check_id
-from adapters.dynamodb.rays import is_ray_id
+from adapters.dynamodb.origins import is_ray_id, is_request_id
 from engine.errors import CallerError, InvalidIdError
+from engine.origin import Origin
 from engine.values import encode
-from handlers import bootstrap
+from handlers import bootstrap, logs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,9 +59,14 @@ async def resume(store: Store, queue: WakeQueue, clock: Clock, event: Any) -> No
         UnstorableValueError: it is a message whose body has no stored form.
         StoreUnavailableError: it must be delivered again; a message then still counts once.
     """
+    with logs.about(**_origin_of(event).known()):
+        await _resume(store, queue, clock, event)
+
+
+async def _resume(store: Store, queue: WakeQueue, clock: Clock, event: Any) -> None:
     match event:
         case {"detail-type": kind, "detail": {"name": str(name)} as detail} if kind == MESSAGE and _has_target(detail):
-            posted_to = await _post(store, clock, detail, name, _key_of(event))
+            posted_to = await _post(store, clock, event, name)
             if posted_to is None:
                 return
             workflow_id = posted_to
@@ -71,6 +77,18 @@ async def resume(store: Store, queue: WakeQueue, clock: Clock, event: Any) -> No
             raise UnreadableEventError("an event has no text workflow_id in its detail")
     await queue.wake(workflow_id, 0)
     logger.info("event taken", extra={"workflow_id": workflow_id, "detail_type": event.get("detail-type")})
+
+
+def _origin_of(event: Any) -> Origin:
+    """What an event, and the message in it, come from: the ray id of its sender, and the event itself."""
+    known: dict[str, str] = {}
+    match event:
+        case {"id": request_id} if is_request_id(request_id):
+            known["request_id"] = request_id
+    match event:
+        case {"detail": {"ray_id": ray_id}} if is_ray_id(ray_id):
+            known["ray_id"] = ray_id
+    return Origin(**known)
 
 
 def _key_of(event: Mapping[str, Any]) -> str:
@@ -97,14 +115,15 @@ def _is_an_id(workflow_id: str) -> bool:
     return True
 
 
-async def _post(store: Store, clock: Clock, detail: Mapping[str, Any], name: str, message_id: str) -> str | None:
+async def _post(store: Store, clock: Clock, event: Mapping[str, Any], name: str) -> str | None:
     """Put an event's message into an inbox, and say whose that is; None where nobody will ever take it."""
+    detail, message_id = event["detail"], _key_of(event)
     message: dict[str, Any] = {
         "name": name,
         "body": encode(detail.get("body")),
         "message_id": message_id,
         "sent_at": clock.now(),
-        "ray_id": detail["ray_id"] if is_ray_id(detail.get("ray_id")) else "",
+        "origin": _origin_of(event),
     }
     target = detail.get("workflow_id")
     try:

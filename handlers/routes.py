@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from handlers import listening, operations, problems, rays, schedules, signals
+from handlers import listening, operations, origins, problems, schedules, signals
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -55,7 +55,7 @@ KEY = Parameter(
 )
 
 RAY = Parameter(
-    rays.RAY_ID, "header", "string", "What this call and all that comes of it have in common in logs; made up else."
+    origins.RAY_ID, "header", "string", "What this call and all that comes of it have in common in logs; made up else."
 )
 
 _BODY_PROBLEMS = (problems.BODY_TOO_LARGE, problems.UNSUPPORTED_MEDIA_TYPE)
@@ -198,6 +198,7 @@ ROUTES: tuple[Route, ...] = (
         method="POST",
         path="/schedules",
         act=schedules.create,
+        parameters=(RAY,),
         body="NewSchedule",
         answers={200: "Schedule", 201: "Schedule"},
         problems=(
@@ -212,7 +213,7 @@ ROUTES: tuple[Route, ...] = (
         method="POST",
         path="/schedules/{name}/pause",
         act=schedules.pause,
-        parameters=(KEY,),
+        parameters=(KEY, RAY),
         body="Pausing",
         answers={202: "Accepted"},
         problems=_TOLD_PROBLEMS,
@@ -221,7 +222,7 @@ ROUTES: tuple[Route, ...] = (
         method="POST",
         path="/schedules/{name}/resume",
         act=schedules.resume,
-        parameters=(KEY,),
+        parameters=(KEY, RAY),
         answers={202: "Accepted"},
         problems=(problems.SCHEDULE_NOT_FOUND, problems.SCHEDULE_ENDED),
     ),
@@ -229,7 +230,7 @@ ROUTES: tuple[Route, ...] = (
         method="POST",
         path="/schedules/{name}/trigger",
         act=schedules.trigger,
-        parameters=(KEY,),
+        parameters=(KEY, RAY),
         answers={202: "Accepted"},
         problems=(
             problems.SCHEDULE_NOT_FOUND,
@@ -242,7 +243,7 @@ ROUTES: tuple[Route, ...] = (
         method="POST",
         path="/schedules/{name}/backfill",
         act=schedules.backfill,
-        parameters=(KEY,),
+        parameters=(KEY, RAY),
         body="Filling",
         answers={202: "Accepted"},
         problems=(problems.INVALID_SCHEDULE, problems.SCHEDULE_FULL, *_TOLD_PROBLEMS),
@@ -251,7 +252,7 @@ ROUTES: tuple[Route, ...] = (
         method="POST",
         path="/schedules/{name}/update",
         act=schedules.update,
-        parameters=(KEY,),
+        parameters=(KEY, RAY),
         body="ScheduleSpec",
         answers={202: "Accepted"},
         problems=(*_SPEC_PROBLEMS, *_TOLD_PROBLEMS),

@@ -16,8 +16,8 @@ from engine.schedules.identity import SCHEDULE_TYPE, schedule_id, schedule_name
 from engine.values import encode, input_type
 from handlers import operations, problems
 from handlers.calls import Answer, members, text
+from handlers.origins import origin_of
 from handlers.problems import INVALID_PARAMETER, SCHEDULE_CONFLICT, SCHEDULE_ENDED, SCHEDULE_NOT_FOUND, Problem
-from handlers.rays import ray_id_of
 from handlers.schedule_bodies import (
     FILLING_MEMBERS,
     SPEC_MEMBERS,
@@ -54,7 +54,7 @@ async def create(ports: Ports, call: Call) -> Answer:
                 type=SCHEDULE_TYPE,
                 input=encode(spec),
                 tags=tags,
-                ray_id=ray_id_of(call.headers, ports.ids),
+                origin=origin_of(call, ports.ids),
             )
         except StartConflictError:
             detail = f"another schedule {name!r} was created just now, or the last one is being deleted for a minute"
@@ -182,6 +182,7 @@ async def _tell(ports: Ports, call: Call, command: Command, body: Any) -> Answer
             body=encode(body),
             message_id=call.headers.get("idempotency-key"),
             sent_at=ports.clock.now(),
+            origin=origin_of(call, ports.ids),
         )
     except WorkflowNotFoundError:
         raise _not_found(name) from None

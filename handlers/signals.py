@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from engine.values import encode
 from handlers.calls import Answer, members, text, texts
 from handlers.operations import hint, message_id_of
+from handlers.origins import origin_of
 from handlers.problems import INVALID_BODY, INVALID_PARAMETER, Problem
-from handlers.rays import ray_id_of
 
 if TYPE_CHECKING:
     from handlers.calls import Call
@@ -33,7 +33,7 @@ async def signal(ports: Ports, call: Call) -> Answer:
         body=encode(given.get("body")),
         message_id=message_id if named is None else named,
         sent_at=ports.clock.now(),
-        ray_id=ray_id_of(call.headers, ports.ids),
+        origin=origin_of(call, ports.ids),
     )
     await hint(ports, sent.workflow_id)
     told = {"message_id": sent.accepted.message_id, "duplicate": sent.accepted.duplicate}

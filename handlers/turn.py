@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import asdict
+
 from adapters.dynamodb.store import Claimed, Ended, NotDue, Outlived, Purging, Unreadable
 from adapters.dynamodb.table import sleep
 from engine.commit import Alarm, Commit
@@ -138,10 +140,10 @@ async def take_turn(
         return Outcome.FAULT
     match claim:
         case Claimed(driver):
-            with logs.about(ray_id=driver.ray_id):
+            with logs.about(**driver.origin.known()):
                 return await Turn(ports, limits, invocation, driver).take()
         case Unreadable(driver, reason):
-            with logs.about(ray_id=driver.ray_id):
+            with logs.about(**driver.origin.known()):
                 return await Turn(ports, limits, invocation, driver).refuse(reason)
         case Purging() | Outlived():
             until = invocation.deadline_ms - limits.evict_margin_ms
@@ -190,7 +192,7 @@ class Turn:
         self._began_at = ports.clock.now()
         self._seq = driver.head.seq
         self._error: BaseException | None = None
-        publisher = {"workflow_id": self._workflow_id, "workflow_type": driver.type, "ray_id": driver.ray_id}
+        publisher = {"workflow_id": self._workflow_id, "workflow_type": driver.type, **asdict(driver.origin)}
         self._publisher = Publisher(ports.bus, ports.clock, **publisher)
         driver.on_published = self._publisher.publish
         self._waker = Waker(ports.queue)

@@ -11,15 +11,17 @@ from adapters.dynamodb import log
 from adapters.dynamodb.expressions import Condition, binary, put_action
 from adapters.dynamodb.items import Head, check_id, check_tags, check_type, digest, encode_head, key, log_key
 from adapters.dynamodb.limits import VALUE_BYTES_MAX
-from adapters.dynamodb.rays import check_ray_id
+from adapters.dynamodb.origins import check_origin
 from adapters.dynamodb.tags import tag_items, take_place
 from engine.errors import ValueTooLargeError
 from engine.keys import INPUT_KEY
+from engine.origin import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from adapters.dynamodb.expressions import Action
+    from engine.origin import Origin
 
 
 class Beginning(Struct, frozen=True, kw_only=True):
@@ -65,7 +67,7 @@ def begin(
     start_at: int | None = None,
     is_unique: bool = False,
     may_replace: bool = False,
-    ray_id: str = "",
+    origin: Origin = UNKNOWN,
 ) -> Beginning:
     """The start of a workflow that is due at once or at ``start_at``; times are milliseconds since the epoch.
 
@@ -75,8 +77,7 @@ def begin(
     check_id(workflow_id)
     check_type(workflow_type)
     check_tags(tags)
-    if ray_id:
-        check_ray_id(ray_id)
+    check_origin(origin)
     if len(workflow_input) > VALUE_BYTES_MAX:
         raise ValueTooLargeError(f"the input has {len(workflow_input)} bytes; {VALUE_BYTES_MAX} is the most")
     parts = log.cut(log.encode(log.Record(puts=[(INPUT_KEY, workflow_input)])))
@@ -97,6 +98,6 @@ def begin(
         updated_at=now,
         input_digest=digest(workflow_input),
         is_unique=is_unique,
-        ray_id=ray_id,
+        origin=origin,
     )
     return Beginning(head=head, parts=parts, may_replace=may_replace)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from adapters.dynamodb.items import Head
     from adapters.dynamodb.table import Connection
     from engine.commit import Child
+    from engine.origin import Origin
 
 
 class Births:
@@ -34,7 +35,7 @@ class Births:
         self.beginnings: list[Beginning] = []
         before = [parent]
         for child in children:
-            beginning = _begin(child, connection.clock.now(), parent.ray_id)
+            beginning = _begin(child, connection.clock.now(), parent.origin)
             _refuse_second(beginning, before)
             self.beginnings.append(beginning)
             before.append(beginning.head)
@@ -65,7 +66,7 @@ class Births:
             self.beginnings[number] = past(beginning, obstacle)
 
 
-def _begin(child: Child, now: int, ray_id: str) -> Beginning:
+def _begin(child: Child, now: int, origin: Origin) -> Beginning:
     try:
         return begin(
             workflow_id=child.workflow_id,
@@ -75,7 +76,7 @@ def _begin(child: Child, now: int, ray_id: str) -> Beginning:
             now=now,
             is_unique=child.unique,
             may_replace=child.replace_failed,
-            ray_id=ray_id,
+            origin=origin,
         )
     except CallerError as error:
         raise _refusal(child.workflow_id, str(error)) from error

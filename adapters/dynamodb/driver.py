@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from adapters.dynamodb.tickets import Inbox
     from engine.commit import Publication
     from engine.driver import AbortSignal, Clock
+    from engine.origin import Origin
 
 
 class DynamoDriver:
@@ -140,9 +141,9 @@ class DynamoDriver:
         return self._hold.head.type
 
     @property
-    def ray_id(self) -> str:
-        """What the workflow, all that it starts and all that it sends have in common."""
-        return self._hold.head.ray_id
+    def origin(self) -> Origin:
+        """Who began the workflow, which all that it starts and sends inherits."""
+        return self._hold.head.origin
 
     @property
     def tags(self) -> dict[str, str]:

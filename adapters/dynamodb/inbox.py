@@ -24,17 +24,19 @@ from adapters.dynamodb.items import (
     message_key,
 )
 from adapters.dynamodb.limits import DEDUP_TTL_S, MESSAGE_BYTES_MAX, SEND_SLOW_MS, SORT_KEY_BYTES_MAX
-from adapters.dynamodb.rays import check_ray_id
+from adapters.dynamodb.origins import check_origin
 from adapters.dynamodb.schema import TTL
 from engine.entry import Message
 from engine.errors import StoreUnavailableError, ValueTooLargeError, WorkflowEndedError, WorkflowNotFoundError
 from engine.lifecycle import ENDED
 from engine.limits import NAME_BYTES_MAX
+from engine.origin import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from adapters.dynamodb.table import Connection, Table
+    from engine.origin import Origin
 
 _MESSAGE_ID_BYTES_MAX = SORT_KEY_BYTES_MAX - len(DEDUP_PREFIX)
 
@@ -127,10 +129,10 @@ async def send(
     body: bytes,
     message_id: str | None = None,
     sent_at: int | None = None,
-    ray_id: str = "",
+    origin: Origin = UNKNOWN,
     hint: Callable[[], Coroutine[Any, Any, None]] | None = None,
 ) -> Accepted:
-    """Put a message into a workflow's inbox; ``body`` is CBOR, ``ray_id`` its sender's, empty where unknown.
+    """Put a message into a workflow's inbox; ``body`` is CBOR, ``origin`` its sender's.
 
     ``hint`` has the workflow woken. It is called beside the last write, once the message has its place: a wake takes
     longer to get there than the message does, and whoever is woken too early knows by the place that one is coming.
@@ -145,8 +147,7 @@ async def send(
     if message_id is not None:
         check_id(message_id, "message id", _MESSAGE_ID_BYTES_MAX)
     check_id(name, "message name", NAME_BYTES_MAX)
-    if ray_id:
-        check_ray_id(ray_id)
+    check_origin(origin)
     if len(body) > MESSAGE_BYTES_MAX:
         raise ValueTooLargeError(f"the message {name!r} has {len(body)} bytes; {MESSAGE_BYTES_MAX} is the most")
     table, clock = connection.table, connection.clock
@@ -163,7 +164,7 @@ async def send(
         body=body,
         sent_at=began_at if sent_at is None else sent_at,
         ticket=ticket,
-        ray_id=ray_id,
+        origin=origin,
     )
     # The write is on its way first: tasks begin at the next chance, this coroutine goes on at once.
     hinting = asyncio.ensure_future(_hinted(hint))

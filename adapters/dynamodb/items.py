@@ -17,10 +17,12 @@ from adapters.dynamodb.limits import (
     TOKEN_BYTES,
     TYPE_BYTES_MAX,
 )
+from adapters.dynamodb.origins import decode_origin, encode_origin
 from adapters.dynamodb.schema import DUE_AT, DUE_SHARD, LIST_AT, LIST_TYPE, PARTITION_KEY, SORT_KEY, TTL
 from engine.entry import Message
 from engine.errors import InvalidIdError
 from engine.lifecycle import ENDED, WorkflowState
+from engine.origin import UNKNOWN, Origin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,7 +64,7 @@ _COUNTERS = (
     "waited",
     "waits_seq",
 )
-_OPTIONAL_TEXTS = ("owner", "flush", "prune", "ray_id")
+_OPTIONAL_TEXTS = ("owner", "flush", "prune")
 
 TYPES_KEY: Item = {PARTITION_KEY: text("\0"), SORT_KEY: text("TYPES")}
 """The one item that belongs to no workflow: the types ever started. No workflow id can hold a control character."""
@@ -84,7 +86,7 @@ class Head(Struct, frozen=True, kw_only=True):
         inbox_done: every ticket up to this one is accounted for.
         gap_n: tickets up to this one were first missed at ``gap_at``; 0 where none is missed.
         input_digest: a hash of the input.
-        ray_id: what the workflow, who started it and whatever it starts and sends have in common; empty where unknown.
+        origin: who began it, which whatever it starts and sends inherits.
         prune: what is to be forgotten at ``prune_at``, PRUNE_ALL or PRUNE_HISTORY; empty where nothing is.
         pruned_at: when the history was forgotten; None where it was not.
         purging_at: when somebody last began to delete the workflow; 0 where nobody has.
@@ -119,7 +121,7 @@ class Head(Struct, frozen=True, kw_only=True):
     gap_n: int = 0
     gap_at: int = 0
     input_digest: bytes = b""
-    ray_id: str = ""
+    origin: Origin = UNKNOWN
     prune: str = ""
     prune_at: int | None = None
     pruned_at: int | None = None
@@ -229,6 +231,7 @@ def encode_head(head: Head) -> Item:
         "created_at": number(head.created_at),
         "updated_at": number(head.updated_at),
         "input_digest": binary(head.input_digest),
+        **encode_origin(head.origin),
     }
     for name in _OPTIONAL_NUMBERS:
         value = getattr(head, name)
@@ -286,7 +289,7 @@ def decode_head(item: Item) -> Head:
         inbox_done=integer(item, "inbox_done"),
         gap_n=integer(item, "gap_n"),
         gap_at=integer(item, "gap_at"),
-        ray_id=item["ray_id"]["S"] if "ray_id" in item else "",
+        origin=decode_origin(item),
         prune=item["prune"]["S"] if "prune" in item else "",
         prune_at=optional_integer(item, "prune_at"),
         pruned_at=optional_integer(item, "pruned_at"),
@@ -310,7 +313,7 @@ def encode_message(workflow_id: str, message: Message) -> Item:
         "name": text(message.name),
         "body": binary(message.body),
         "sent_at": number(message.sent_at),
-        **({"ray_id": text(message.ray_id)} if message.ray_id else {}),
+        **encode_origin(message.origin),
     }
 
 
@@ -322,7 +325,7 @@ def decode_message(item: Item) -> Message:
         body=bytes(item["body"]["B"]),
         sent_at=integer(item, "sent_at"),
         ticket=int(item[SORT_KEY]["S"].removeprefix(MESSAGE_PREFIX)),
-        ray_id=item["ray_id"]["S"] if "ray_id" in item else "",
+        origin=decode_origin(item),
     )
 
 

@@ -50,6 +50,9 @@ ID_BYTES_MAX = 255
 RAY_ID_CHARACTERS_MAX = 128
 """Characters of a ray id. Design choice: longer than any tracing system's, and little beside the rest of HEAD."""
 
+REQUEST_ID_CHARACTERS_MAX = 128
+"""Characters of a request id. Design choice: AWS's own, of API Gateway, Lambda and EventBridge, have 36 at most."""
+
 TYPE_BYTES_MAX = 255
 """UTF-8 bytes of a workflow type. Design choice: a type is part of index keys."""
 

@@ -42,6 +42,7 @@ class DynamoMessages:
             body=message.body,
             message_id=message.id,
             sent_at=message.sent_at,
+            origin=message.origin,
         )
         return not accepted.duplicate
 

@@ -31,6 +31,7 @@ from adapters.dynamodb.schema import DUE_AT, DUE_INDEX, DUE_SHARD, LIST_AT, LIST
 from engine.errors import InvalidIdError, WorkflowNotFoundError
 from engine.keys import ERROR_KEY, OUTPUT_KEY
 from engine.lifecycle import WorkflowState
+from engine.origin import Origin
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,8 +46,8 @@ _READS_MAX = 5
 class Description(Struct, frozen=True, kw_only=True):
     """What HEAD says of a workflow; times are milliseconds since the epoch.
 
-    ``ray_id`` is what it has in common with who started it; empty where that is unknown. ``prune_at`` is when its
-    history, or all of it, is to be forgotten, ``pruned_at`` when the history was.
+    ``origin`` is who began it. ``prune_at`` is when its history, or all of it, is to be forgotten, ``pruned_at`` when
+    the history was.
     ``waiting_for`` are the message names waited for, ``()`` for any and None for none; ``awaits_others`` says that it
     waits for ends of other workflows, which ``awaited`` tells. ``is_running`` says that somebody holds the lease, and
     it has not run out.
@@ -66,7 +67,7 @@ class Description(Struct, frozen=True, kw_only=True):
     deaths: int
     seq: int
     is_running: bool
-    ray_id: str
+    origin: Origin
     prune_at: int | None
     pruned_at: int | None
 
@@ -111,7 +112,7 @@ def describe_head(head: Head, now: int) -> Description:
         seq=head.seq,
         # Who died has left its name behind.
         is_running=head.owner is not None and (head.lease_until or 0) > now,
-        ray_id=head.ray_id,
+        origin=head.origin,
         prune_at=head.prune_at,
         pruned_at=head.pruned_at,
     )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from adapters.dynamodb.expressions import Item
     from adapters.dynamodb.table import Connection
+    from engine.origin import Origin
 
 SIGNAL_PREFIX = "\0SIGNAL\0"
 TARGET = "TARGET"
@@ -46,7 +47,7 @@ async def signal(
     body: bytes,
     message_id: str | None,
     sent_at: int | None,
-    ray_id: str,
+    origin: Origin,
 ) -> Signalled:
     """Put a message into the inbox of the first workflow of a type that has ``tags``; the same id again counts once.
 
@@ -74,7 +75,7 @@ async def signal(
                 body=body,
                 message_id=message_id,
                 sent_at=sent_at,
-                ray_id=ray_id,
+                origin=origin,
             )
         except (WorkflowEndedError, WorkflowNotFoundError):
             # It ended, or was even purged, after it was found; and it has not taken the message.

@@ -16,6 +16,7 @@ from adapters.dynamodb.limits import START_TRIES_MAX
 from adapters.dynamodb.tags import holder_of, place_key
 from engine.errors import StartConflictError, StoreUnavailableError
 from engine.lifecycle import WorkflowState
+from engine.origin import Origin
 from engine.schedules.identity import SCHEDULE_TYPE
 
 if TYPE_CHECKING:
@@ -26,14 +27,14 @@ if TYPE_CHECKING:
 
 
 class Started(Struct, frozen=True, kw_only=True):
-    """A workflow is there; ``created`` says whether this call started it, and ``ray_id`` is that of the one there.
+    """A workflow is there; ``created`` says whether this call started it, and ``origin`` is that of the one there.
 
     ``put_off_until`` is the alarm that it has not begun before, in milliseconds since the epoch; None where it has.
     """
 
     workflow_id: str
     created: bool
-    ray_id: str
+    origin: Origin
     put_off_until: int | None
 
 
@@ -84,11 +85,11 @@ class Starts:
         start_at: int | None,
         is_unique: bool,
         may_replace: bool,
-        ray_id: str,
+        origin: Origin,
     ) -> Started:
         """Start a workflow, due at once or at ``start_at`` (milliseconds since the epoch); the input is CBOR.
 
-        One that is given no ``ray_id`` gets a new one.
+        One whose origin has no ray id gets a new one.
 
         Raises:
             StartConflictError: the id is taken by another type or input, or is being purged.
@@ -103,7 +104,7 @@ class Starts:
             start_at=start_at,
             is_unique=is_unique,
             may_replace=may_replace,
-            ray_id=ray_id or self._connection.ids.new(),
+            origin=origin if origin.ray_id else replace(origin, ray_id=self._connection.ids.new()),
         )
         await know(self._connection, workflow_type)
         return await self._write(beginning)
@@ -120,7 +121,7 @@ class Starts:
             else:
                 head = beginning.head
                 return Started(
-                    workflow_id=head.workflow_id, created=True, ray_id=head.ray_id, put_off_until=head.wake_at
+                    workflow_id=head.workflow_id, created=True, origin=head.origin, put_off_until=head.wake_at
                 )
             if isinstance(obstacle, Leaving):
                 raise StartConflictError(str(obstacle))
@@ -137,7 +138,7 @@ def _as_started(beginning: Beginning, existing: Head, *, was_ambiguous: bool) ->
     # Later on its alarm is whatever it waits for, and not for a start to arm.
     put_off_until = existing.wake_at if existing.state is WorkflowState.PENDING else None
     return Started(
-        workflow_id=existing.workflow_id, created=is_ours, ray_id=existing.ray_id, put_off_until=put_off_until
+        workflow_id=existing.workflow_id, created=is_ours, origin=existing.origin, put_off_until=put_off_until
     )
 
 

@@ -15,6 +15,7 @@ from adapters.dynamodb.query import Description, Outcome, Overdue, Page
 from adapters.dynamodb.start import Started, Starts
 from adapters.dynamodb.table import Client, Connection, Meter, Table
 from adapters.dynamodb.tail import Tail, Told, read_tail
+from engine.origin import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Mapping
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from engine.hooks import HistorySnapshot
     from engine.ids import Ids
     from engine.lifecycle import WorkflowState
+    from engine.origin import Origin
 
 Pairs = list[tuple[bytes, bytes]]
 Delays = list[Overdue]
@@ -100,13 +102,13 @@ class Store:
         start_at: int | None = None,
         unique: bool = False,
         replace_failed: bool = False,
-        ray_id: str = "",
+        origin: Origin = UNKNOWN,
     ) -> Started:
         """Start a workflow, due at once or at ``start_at`` (milliseconds since the epoch); ``input`` is CBOR.
 
         The same id, type and input again changes nothing and says so. So does a ``unique`` start while another unique
         one of the same type, with exactly these tags, has neither completed nor been cancelled: the answer is that one.
-        With ``replace_failed`` one that has failed does not count. What is given no ``ray_id`` gets a new one.
+        With ``replace_failed`` one that has failed does not count. An ``origin`` without a ray id gets a new one.
 
         Raises:
             StartConflictError: the id is taken by another type or input.
@@ -120,7 +122,7 @@ class Store:
             start_at=start_at,
             is_unique=unique,
             may_replace=replace_failed,
-            ray_id=ray_id,
+            origin=origin,
         )
 
     async def claim(self, workflow_id: str, *, lease_ms: int = LEASE_MS, deadline_ms: int | None = None) -> Claim:
@@ -139,12 +141,12 @@ class Store:
         body: bytes,
         message_id: str | None = None,
         sent_at: int | None = None,
-        ray_id: str = "",
+        origin: Origin = UNKNOWN,
         hint: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> Accepted:
         """Put a message (CBOR ``body``) into a workflow's inbox; the same ``message_id`` again counts once.
 
-        ``ray_id`` is its sender's, where that is known. ``hint`` has the workflow woken, beside the last write.
+        ``origin`` is its sender's. ``hint`` has the workflow woken, beside the last write.
 
         Raises:
             WorkflowNotFoundError, WorkflowEndedError, ValueTooLargeError: nothing was written.
@@ -156,7 +158,7 @@ class Store:
             body=body,
             message_id=message_id,
             sent_at=sent_at,
-            ray_id=ray_id,
+            origin=origin,
             hint=hint,
         )
 
@@ -169,7 +171,7 @@ class Store:
         body: bytes,
         message_id: str | None = None,
         sent_at: int | None = None,
-        ray_id: str = "",
+        origin: Origin = UNKNOWN,
     ) -> Signalled:
         """As ``send``, to the first workflow of a type that has at least ``tags`` and has not ended.
 
@@ -187,7 +189,7 @@ class Store:
             body=body,
             message_id=message_id,
             sent_at=sent_at,
-            ray_id=ray_id,
+            origin=origin,
         )
 
     async def reply_of(self, workflow_id: str, message_id: str) -> bytes | None:

@@ -25,10 +25,12 @@ from adapters.dynamodb.limits import (
     TAIL_SHARDS,
     TAIL_TTL_S,
 )
+from adapters.dynamodb.origins import decode_origin, encode_origin
 from adapters.dynamodb.schema import PARTITION_KEY, SORT_KEY, TTL
 from engine.errors import InvalidIdError
 from engine.limits import U32_MAX
 from engine.location import EVERYTHING, check_publication
+from engine.origin import UNKNOWN, Origin
 
 if TYPE_CHECKING:
     from adapters.dynamodb.items import Head
@@ -50,7 +52,7 @@ class Told(Struct, frozen=True, kw_only=True):
         id: unique to it; ``name`` and ``topic`` are what it was published as.
         body: CBOR.
         sent_at: integer milliseconds since the epoch, by the sender's clock.
-        workflow_id: who published it; ``ray_id`` is that one's, empty where it has none.
+        workflow_id: who published it; ``origin`` is that one's.
     """
 
     id: str
@@ -59,7 +61,7 @@ class Told(Struct, frozen=True, kw_only=True):
     body: bytes
     sent_at: int
     workflow_id: str
-    ray_id: str = ""
+    origin: Origin = UNKNOWN
 
 
 class Tail(Struct, frozen=True, kw_only=True):
@@ -84,7 +86,7 @@ def tail_item(publisher: Head, publication: Publication) -> Item:
         "topic": text(publication.topic),
         "body": binary(publication.body),
         "workflow": text(publisher.workflow_id),
-        **({"ray_id": text(publisher.ray_id)} if publisher.ray_id else {}),
+        **encode_origin(publisher.origin),
         TTL: number(publication.sent_at // 1000 + TAIL_TTL_S),
     }
 
@@ -102,7 +104,7 @@ def _told(name: str, item: Item) -> Told:
         body=bytes(item["body"]["B"]),
         sent_at=int(sent_at),
         workflow_id=item["workflow"]["S"],
-        ray_id=item["ray_id"]["S"] if "ray_id" in item else "",
+        origin=decode_origin(item),
     )
 
 

@@ -231,7 +231,7 @@ async def send(scope: Scope, name: str, body: Any) -> None:
         if not turn.flusher.is_atomic and not turn.is_collecting:
             # A crash between the writes of such a driver may have lost it; the same id counts once.
             sent_at = turn.clock.now() if metadata is None else metadata.created_at
-            again = Message(id=entry.id, name=name, body=values.encode(body), sent_at=sent_at)
+            again = Message(id=entry.id, name=name, body=values.encode(body), sent_at=sent_at, origin=turn.origin)
             await turn.reach(turn.driver.message_driver.add(again))
             await turn.look_again()
         return
@@ -241,5 +241,5 @@ async def send(scope: Scope, name: str, body: Any) -> None:
     entry = scope.record(part, StepEntry(output=values.encode(None)))
     # Where it may have to be sent again, it is the same message, with the time of its record.
     sent_at = put_metadata(scope, entry, EntryStatus.COMPLETED, None)
-    message = Message(id=entry.id, name=name, body=data, sent_at=sent_at)
+    message = Message(id=entry.id, name=name, body=data, sent_at=sent_at, origin=turn.origin)
     await send_to_oneself(scope, message)

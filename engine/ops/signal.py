@@ -69,7 +69,7 @@ async def run(scope: Scope, name: str, body: Any, target: Target, *, ignores_mis
         return False
     sending.done(values.encode(True))  # noqa: FBT003 - likewise
     message = Message(
-        id=sending.entry_id(), name=name, body=data, sent_at=sent_at, ticket=place.ticket, ray_id=turn.ray_id
+        id=sending.entry_id(), name=name, body=data, sent_at=sent_at, ticket=place.ticket, origin=turn.origin
     )
     if place.ticket:
         turn.storage.send(Outgoing(workflow_id=place.workflow_id, message=message))

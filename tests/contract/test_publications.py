@@ -72,7 +72,7 @@ async def test_the_item_rides_in_the_commits_transaction(place: Place) -> None:
             body=one.body,
             sent_at=one.sent_at,
             workflow_id="w",
-            ray_id=driver.ray_id,
+            origin=driver.origin,
         )
         for one in published
     ]

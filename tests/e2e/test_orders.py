@@ -24,7 +24,9 @@ def start(make: Make, workflow_id: str, **differing: Any) -> Any:
     reply = order.stack.api.request("POST", "/workflows/order", body=body)
     assert reply.status == 201, reply.body
     started = reply.json()
-    assert started == {"id": workflow_id, "type": "order", "ray_id": started["ray_id"], "created": True}
+    origin = {name: started[name] for name in ("ray_id", "request_id")}
+    assert started == {"id": workflow_id, "type": "order", **origin, "created": True}
+    assert all(origin.values())
     return order
 
 

@@ -53,9 +53,12 @@ class Caller:
         headers: dict[str, str] | None = None,
         content_type: str = "application/json",
         remaining_ms: int = 30_000,
+        request_id: str | None = None,
     ) -> HttpAnswer:
-        """``path`` is percent-encoded, as a client sends it."""
+        """``path`` is percent-encoded, as a client sends it; ``request_id`` is the gateway's."""
         event = self._event(method, path, query or {}, {"content-type": content_type, **(headers or {})})
+        if request_id is not None:
+            event["requestContext"]["requestId"] = request_id
         if body:
             is_text = content_type.partition(";")[0] == "application/json" and _is_utf8(body)
             event["body"] = body.decode() if is_text else base64.b64encode(body).decode()

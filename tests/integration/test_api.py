@@ -18,6 +18,7 @@ from engine.limits import VALUE_DEPTH_MAX
 from handlers import bodies, problems
 from handlers.routes import ROUTES
 from tests.integration.http import Caller
+from tests.integration.lambda_event import recorded
 
 if TYPE_CHECKING:
     from handlers.bootstrap import Wiring
@@ -78,7 +79,13 @@ def test_a_start_is_made_once_and_answers_the_same_again(http: Caller, cloud: Cl
     first = http.post("/workflows/api-order", request)
     assert (first.status, first.value) == (
         201,
-        {"id": "order-1", "type": "api-order", "ray_id": "1-692ae0c0-5f84a1d45d3c4b6f1d2e3f40", "created": True},
+        {
+            "id": "order-1",
+            "type": "api-order",
+            "ray_id": "1-692ae0c0-5f84a1d45d3c4b6f1d2e3f40",
+            "request_id": recorded("http_api_v2")["requestContext"]["requestId"],
+            "created": True,
+        },
     )
     assert first.headers["location"] == "/workflows/order-1"
     stored = cloud.items()

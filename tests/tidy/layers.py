@@ -21,7 +21,7 @@ MAY_IMPORT = {
 """For each room the rooms it may import. Examples are workflows, which know the engine, and a demo that deploys."""
 
 ENGINE_ORDER = (
-    ("errors", "limits", "location"),
+    ("errors", "limits", "location", "origin"),
     ("entry", "retry", "durations", "signature", "declared", "storable", "shapes", "values", "message_record"),
     ("schema", "bare", "keys", "coordinates", "lifecycle", "commit", "changes"),
     ("driver",),
