@@ -75,7 +75,7 @@ class Turn:
         unwound: with ``is_unwinding``: all that the run waits for.
         fatal: the error that ends the run whatever workflow code does with it.
         charge: attempts that died with their process, charged to the steps that start before the first commit.
-        threads: synchronous step functions running right now.
+        threads: functions of steps and undos that run in threads right now.
         is_refusing: workflow code has been told that this run must stop, so what it returns means nothing.
         has_checkpoint: a rollback checkpoint was passed, so there may be something to undo.
         stirred: set whenever a wait began or ended; live mode looks at it.

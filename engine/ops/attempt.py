@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import hashlib
-import inspect
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -13,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from engine import limits, retry, values
+from engine.calling import begin, gave_up
 from engine.driver import AbortSignal
 from engine.entry import EntryMetadata, EntryStatus, StepEntry
 from engine.errors import (
     ControlFlow,
     CriticalError,
-    RecordedError,
     RollbackError,
     StepError,
     StepExhaustedError,
@@ -166,14 +165,15 @@ class Attempt:
         """Whether the step is over, and its value; False where it is to be tried again in this run."""
         token = _CURRENT.set(self)
         try:
-            value = await self._call(fn, args)
+            value = await _bounded(begin(self.turn, fn, args), self._arm)
             output, value = self.scope.store(value, returns(fn, self.policy), f"step {self.name!r}")
             document = None if self.draft is None else self.draft.version(self.scope.check_bytes)
         except asyncio.CancelledError as error:
-            if _is_cancelled():
+            failure = gave_up(error)
+            if failure is None:
                 self._interrupted()
                 raise
-            return await self._failed(_gave_up(error)), None
+            return await self._failed(failure), None
         except ControlFlow:
             raise
         except (KeyboardInterrupt, GeneratorExit):
@@ -190,21 +190,6 @@ class Attempt:
         return True, value
 
     # --- calling ------------------------------------------------------------------------------------------------
-
-    async def _call(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        if inspect.iscoroutinefunction(fn):
-            return await _bounded(fn(*args), self._arm)
-        if _is_async_callable(fn):
-            return await _bounded(_awaited(fn(*args)), self._arm)
-        return await _bounded(self._in_thread(fn, args), self._arm)
-
-    async def _in_thread(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        self.turn.threads += 1
-        try:
-            answer = await asyncio.to_thread(_in_a_thread, fn, args)
-        finally:
-            self.turn.threads -= 1
-        return await answer if inspect.isawaitable(answer) else answer
 
     def _arm(self) -> Callable[[], bool]:
         """Start the timeout; the answer stops it and says whether it had fired."""
@@ -342,35 +327,6 @@ async def report(
             error=error_info(error),
         )
     )
-
-
-def _in_a_thread(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    try:
-        return fn(*args)
-    except StopIteration as error:
-        # No future can carry it, so the step would wait for ever; a coroutine turns it into the same.
-        raise RuntimeError("the step's function raised StopIteration") from error
-
-
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
-def _gave_up(error: asyncio.CancelledError) -> Exception:
-    """The failure of a function that awaited what somebody else cancelled: nobody has cancelled the step itself."""
-    failure = RecordedError("CancelledError", str(error) or "the function awaited something that was cancelled")
-    failure.__cause__ = error
-    return failure
-
-
-def _is_async_callable(fn: Callable[..., Any]) -> bool:
-    inner = getattr(fn, "func", fn)
-    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(getattr(inner, "__call__", None))  # noqa: B004
-
-
-async def _awaited(answer: Any) -> Any:
-    return await answer
 
 
 @types.coroutine

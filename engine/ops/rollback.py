@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
+from engine.calling import begin, gave_up, is_async
 from engine.entry import Entry, RollbackCheckpointEntry
 from engine.errors import ControlFlow, EntryInProgressError, EvictedError
 from engine.hooks import RollbackErrorEvent, error_info, error_message, tamed
@@ -59,12 +59,14 @@ def order(undos: list[Undo]) -> list[Undo]:
     return sorted(undos, key=lambda undo: (undo.completed_at, undo.entry.id), reverse=True)
 
 
-async def _call(undo: Undo, context: RollbackContext) -> None:
+async def _call(turn: Turn, undo: Undo, context: RollbackContext) -> None:
     try:
-        answer = undo.handler(context, undo.output)
-        if inspect.isawaitable(answer):
-            await answer
-    except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
+        await begin(turn, undo.handler, (context, undo.output))
+    except asyncio.CancelledError as error:
+        if failure := gave_up(error):
+            raise failure  # noqa: B904 - it has its cause
+        raise
+    except (KeyboardInterrupt, GeneratorExit):
         raise
     except ControlFlow as signal:
         if context.is_evicted():
@@ -112,11 +114,15 @@ async def undo_all(turn: Turn, undos: list[Undo]) -> None:
 
 
 async def _until_evicted(turn: Turn, undo: Undo, context: RollbackContext) -> None:
-    work = asyncio.ensure_future(_call(undo, context))
+    work = turn.spawn(lambda: _call(turn, undo, context))
     stop = asyncio.ensure_future(turn.abort.wait())
     try:
         await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)
-        if not work.done():
+        if not work.done() and not is_async(undo.handler):
+            # A thread cannot be stopped, and whoever runs the workflow next would do the same beside it: until the hard
+            # end of the eviction, which cancels ``work``, it may finish.
+            await asyncio.wait([work])
+        if not work.done() or work.cancelled():
             raise EvictedError
         await work
     finally:

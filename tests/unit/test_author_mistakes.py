@@ -60,7 +60,7 @@ async def ended(body: Callable[..., Any]) -> tuple[Exception, Exception, Workflo
 
 
 @pytest.mark.parametrize(
-    ("fn", "name"), [(leaves, "SystemExit"), (raises_odd, "Odd"), (starves, "RuntimeError: the step's function raised")]
+    ("fn", "name"), [(leaves, "SystemExit"), (raises_odd, "Odd"), (starves, "RuntimeError: the function raised")]
 )
 async def test_a_step_that_raises_what_no_exception_is_has_failed(fn: Callable[[], Any], name: str) -> None:
     async def body(ctx: Context, _: None) -> None:
