@@ -27,7 +27,8 @@ from engine.activities import Activity
 from tests.simulation.children import BARE, CHILD, FLEETING, Errand
 from tests.simulation.expectation import FAILURE
 from tests.simulation.outside_laws import signal_name
-from tests.simulation.programs import Op, Program, message_name, place
+from tests.simulation.programs import NEWER, Op, Program, message_name, place
+from tests.simulation.writing import RETRIES, Writing
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -36,19 +37,15 @@ if TYPE_CHECKING:
     from tests.simulation.ledger import Ledger
 
 NEVER_S = 40 * 86400 * 365
-RETRIES = 60
-"""More than anyone can kill: where a process dies in it, that is charged to the step."""
-
 BIG = "x" * 15_000
 
 
-class Author:
+class Author(Writing):
     """Code of one program."""
 
     def __init__(self, program: Program, expected: Expectation, ledger: Ledger) -> None:
+        super().__init__(expected, ledger)
         self._program = program
-        self._expected = expected
-        self._ledger = ledger
         self._work: Activity[str, int, str] = Activity("work", self._activity_body, {"timeout": None})
 
     async def run(self, ctx: Context, given: Any) -> Any:
@@ -257,6 +254,21 @@ class Author:
 
     async def _version(self, ctx: Context, op: Op, _path: str) -> Any:
         return await ctx.get_version(op.name, op.number)
+
+    async def _check(self, ctx: Context, op: Op, _path: str) -> Any:
+        return await ctx.check_version(op.number)
+
+    async def _newer(self, ctx: Context, _op: Op, path: str) -> Any:
+        async def body() -> str:
+            self._ledger.body_began(ctx.workflow_id, path)
+            self._ledger.body_ended(ctx.workflow_id, path)
+            return path
+
+        return await ctx.v(NEWER).step(body, max_retries=RETRIES, timeout=None)
+
+    async def _gone(self, ctx: Context, op: Op, _path: str) -> Any:
+        await ctx.removed(original_type="step" if op.other else "message")
+        return "gone"
 
     async def _removed(self, ctx: Context, op: Op, _path: str) -> Any:
         await ctx.removed(op.name, "step" if op.other else "message")

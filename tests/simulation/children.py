@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from engine.activities import Activity
 from engine.commit import Pruning
 from engine.registry import Workflow
 from tests.simulation.expectation import FAILURE
+from tests.simulation.writing import RETRIES, draft
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine import Context
+    from engine import ActivityContext, Context
     from tests.simulation.ledger import Ledger
 
 CHILD = "child"
@@ -39,11 +41,13 @@ class Children:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
+        self._draft: Activity[str, dict[str, Any]] = Activity("draft", self._change, {"timeout": None})
 
     async def run(self, ctx: Context, errand: Errand) -> Any:
         """The workflow."""
         self._ledger.run_began(ctx.workflow_id)
-        await ctx.step("first", self._body(ctx, "first"), max_retries=60, timeout=None)
+        await ctx.step("first", self._body(ctx, "first"), max_retries=RETRIES, timeout=None)
+        await ctx.activity(self._draft, errand.path, max_retries=RETRIES)
         if errand.sleep_s:
             await ctx.sleep("nap", errand.sleep_s)
         if errand.generations:
@@ -51,11 +55,15 @@ class Children:
             grandchild = await ctx.dispatch(CHILD, msgspec.to_builtins(younger))
             with self._ledger.awaiting(ctx.workflow_id, grandchild):
                 assert await ctx.output(grandchild) == ["child", errand.path]
-        await ctx.step("last", self._body(ctx, "last"), max_retries=60, timeout=None)
+        await ctx.step("last", self._body(ctx, "last"), max_retries=RETRIES, timeout=None)
         if errand.fails:
             raise ValueError("the errand cannot be done")
         assert ValueError.__name__ == FAILURE
         return ["child", errand.path]
+
+    async def _change(self, ctx: ActivityContext, path: str) -> dict[str, Any]:
+        self._ledger.body_began(ctx.workflow_id, "draft")
+        return await draft(ctx, self._ledger, "draft", "count", path)
 
     def _body(self, ctx: Context, name: str) -> Callable[[], Any]:
         async def body() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from tests.simulation.foreseen import Foreseen
 from tests.simulation.programs import LONG_SLEEP_S, TYPED, Op, Program, message_name, place
 
 FAILURE = "ValueError"
@@ -19,8 +20,8 @@ def body_of(name: str, number: int) -> Any:
 class Expectation:
     """How a program ends: its ``output`` (None where it fails), and the steps that are undone if all of it is.
 
-    ``waits_s`` is how long it may sleep at most, in seconds, were it to do one thing after another; ``bodies``: the
-    path of what waits for messages -> their bodies.
+    ``document`` is what its looks see. ``waits_s`` is how long it may sleep at most, in seconds, were it to do one
+    thing after another; ``bodies``: the path of what waits for messages -> their bodies.
     """
 
     def __init__(self, program: Program) -> None:
@@ -28,6 +29,7 @@ class Expectation:
         self.undone: list[str] = []
         self.waits_s = 0.0
         self.bodies: dict[str, list[Any]] = {}
+        self.document = Foreseen(program)
         output = self._scope(program.ops, "")
         self.output = None if program.is_failing else output
         self.is_failing = program.is_failing
@@ -66,10 +68,12 @@ class Expectation:
                 return {"failing": FAILURE, "abandoned": "child", "unique": "unique"}.get(op.variant, ["child", path])
             case "timeout":
                 return [] if op.other else "timed out"
-            case "send":
+            case "send" | "write" | "newer":
                 return path
-            case "version":
+            case "version" | "check":
                 return op.number
+            case "look":
+                return self.document.sights[path].certain
             case "loop":
                 return [self._scope(op.below["body"], place(path, f"~{index}")) for index in range(op.number)]
             case "try_block":

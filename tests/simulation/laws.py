@@ -32,7 +32,7 @@ class BreachError(Exception):
         self.law = law
 
 
-HEARD = ("wrote", "ran", "acknowledged", "answered", "listed", "heard", "ended")
+HEARD = ("wrote", "ran", "looked", "acknowledged", "answered", "listed", "heard", "ended")
 """What laws may be told."""
 
 
@@ -57,6 +57,9 @@ class Law:
 
     def ran(self, view: View, path: str, process: str) -> None:
         """A process entered a step's body, or the workflow's own code where ``path`` is empty."""
+
+    def looked(self, view: View, path: str, seen: dict[str, Any]) -> None:
+        """Workflow code has looked at its document, at this place."""
 
     def acknowledged(self, view: View, message_id: str) -> None:
         """A sender was told that its message is accepted."""

@@ -27,6 +27,17 @@ class Sent:
     is_acknowledged: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A copy of a document as an activity that returned got it and left it; ``number`` counts all of a world."""
+
+    number: int
+    path: str
+    process: str
+    before: dict[str, Any]
+    after: dict[str, Any]
+
+
 @dataclass(slots=True)
 class Ledger:
     """The outside's own account.
@@ -35,6 +46,7 @@ class Ledger:
         bodies: how often which body of which workflow was entered.
         undo_order: life -> the paths whose rollback handlers ran.
         sent: (life, message id) -> the message.
+        drafts: what activities have made of documents, which of their results says which.
         wanted: life -> message name -> the body that its code waits for, as its holder knows it.
         awaited: lives, and the workflows whose ends their code waits for.
         cancelled, undoing, purged: lives that were to be cancelled, undone as well, deleted.
@@ -46,6 +58,7 @@ class Ledger:
     undo_order: dict[str, list[str]] = field(default_factory=dict)
     seen: dict[tuple[str, str], Any] = field(default_factory=dict)
     sent: dict[tuple[str, str], Sent] = field(default_factory=dict)
+    drafts: list[Draft] = field(default_factory=list)
     wanted: dict[str, dict[str, Any]] = field(default_factory=dict)
     awaited: dict[tuple[str, str], None] = field(default_factory=dict)
     cancelled: set[str] = field(default_factory=set)
@@ -78,6 +91,17 @@ class Ledger:
         """Whether a body that fails so many times has to fail again."""
         self.failures[workflow_id, path] += 1
         return self.failures[workflow_id, path] <= times
+
+    def drafted(self, path: str, before: dict[str, Any], after: dict[str, Any]) -> int:
+        """An activity is about to return that has changed its copy of the document; the number of what it made."""
+        number = len(self.drafts)
+        self.drafts.append(Draft(number=number, path=path, process=self._process(), before=before, after=after))
+        return number
+
+    def looked(self, workflow_id: str, path: str, seen: dict[str, Any]) -> None:
+        """Workflow code has looked at its document."""
+        if not self.is_closed:
+            self.world.looked(workflow_id, path, seen, self._process())
 
     def undone(self, workflow_id: str, path: str) -> None:
         """A rollback handler ran."""

@@ -17,6 +17,7 @@ from engine.errors import StoreUnavailableError
 from engine.lifecycle import ENDED
 from engine.ops import loop, race, rollback, sleep, step
 from handlers import sweeper
+from tests.simulation.document_mutants import DOCUMENT_MUTANTS
 from tests.simulation.mutant import SEEDS_MAX, Mutant
 from tests.simulation.outer_mutants import OUTER_MUTANTS
 
@@ -305,6 +306,7 @@ MUTANTS = [
     Mutant(name="deaths are never forgotten", law=8, patches=_deaths_never_reset),
     Mutant(name="one undo is enough", law=8, patches=_one_undo_is_enough),
     *OUTER_MUTANTS,
+    *DOCUMENT_MUTANTS,
 ]
 
 

@@ -20,6 +20,7 @@ RECOVER_SHARE = 0.4
 REPLAY_SHARE = 0.15
 PURGE_SHARE = 0.25
 AGAIN_SHARE = 0.7
+DOCUMENT_SHARE = 0.7
 LISTINGS_MAX = 2
 HURRIED_S = 10.1
 """Seconds of a purge that comes back after its first deletions: it leaves ten of them to a worker."""
@@ -81,7 +82,8 @@ class Operators:
         await self._callers.pause(self._callers.spread_s("ask"))
         query = {"wait": f"{self._world.plan.chance('asks how long') * 10:.2f}"}
         await self._callers.ask(self._call("GET", life, "output", query=query), refusals=(404,))
-        await self._callers.ask(self._call("GET", life), refusals=(404,))
+        query = {"document": "true"} if self._world.plan.chance("asks for the document") < DOCUMENT_SHARE else {}
+        await self._callers.ask(self._call("GET", life, query=query), refusals=(404,))
 
     async def _look_after(self, story: Story, view: View) -> None:
         """Recover what counts as stalled: somebody has mended what killed it; sometimes, once, what has failed too."""

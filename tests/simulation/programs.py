@@ -29,14 +29,36 @@ LEAVES = (
     *("signal",) * 2,
     "gather",
     "child",
+    *("write",) * 3,
+    "look",
 )
 NESTED = ("loop", "join", "race", "try_block", "map", "inline", "placed")
-PLACED_LEAVES = (*("step",) * 3, "try_step", *("sleep",) * 2, *("next",) * 2, "timeout", "signal")
+PLACED_LEAVES = (
+    *("step",) * 3,
+    "newer",
+    "check",
+    "gone",
+    "try_step",
+    *("sleep",) * 2,
+    *("next",) * 2,
+    "timeout",
+    "signal",
+    "look",
+)
 PLACED_NESTED = ("loop", "join", "race")
 """What may stand in a scope whose operations have no names, of which each takes one place."""
 
+OF_NO_PLACE = ("signal", "look")
+"""But these, which take none."""
+
+NEWER = 2
+"""The version of the operations that came later, as the code would have it."""
+
 IN_PLACE = ("loop", "try_block", "inline", "placed")
 """What adds no name of its own to the path of what is in it."""
+WRITES = ("count", "count", "toggle", "slow", "flaky", "flaky", "hopeless", "ephemeral", "same", "big")
+"""How activities change the document; some fail first, some always, having changed their copies of it."""
+
 STEPS = ("plain", "plain", "sync", "flaky", "ephemeral", "slow", "big")
 SLEEPS_S = (*("0", "0.05", "0.7", "5", "5", "40", "1200", "3000") * 4, LONG_SLEEP_S)
 TYPED = "typed"
@@ -102,20 +124,29 @@ def message_name(path: str) -> str:
 
 def _scope(rng: random.Random, depth: int, *, may_undo: bool, is_placed: bool = False) -> list[Op]:
     length = rng.randint(2, 5) if depth == 0 else rng.randint(1, 3)
-    return [_op(rng, depth, index, may_undo=may_undo, is_placed=is_placed) for index in range(length)]
+    ops: list[Op] = []
+    for index in range(length):
+        # Without a name an operation is known by its place, which is how history tells it.
+        number = 1 + sum(op.kind not in OF_NO_PLACE for op in ops) if is_placed else 0
+        ops.append(_op(rng, depth, index, number, may_undo=may_undo))
+    return ops
 
 
-def _op(rng: random.Random, depth: int, index: int, *, may_undo: bool, is_placed: bool) -> Op:
-    # Without a name an operation is known by its place, which is how history tells it.
-    name = f"{{{index + 1}}}" if is_placed else f"o{index}"
+def _op(rng: random.Random, depth: int, index: int, number: int, *, may_undo: bool) -> Op:
+    """An operation; ``number`` is its place where it has no name, else 0."""
+    name = f"{{{number}}}" if number else f"o{index}"
     if depth < DEPTH_MAX and rng.random() < (0.5 if depth == 0 else 0.3):
-        kind = rng.choice(PLACED_NESTED if is_placed else NESTED)
+        kind = rng.choice(PLACED_NESTED if number else NESTED)
         return _nested(rng, depth, name, kind, may_undo=may_undo)
-    kind = rng.choice(PLACED_LEAVES if is_placed else LEAVES)
-    name = f"{TYPED}{index}" if kind == "listen" else name
+    kind = rng.choice(PLACED_LEAVES if number else LEAVES)
+    if kind == "listen" or kind in OF_NO_PLACE:
+        name = f"{TYPED if kind == 'listen' else 'o'}{index}"
+    elif kind == "newer":
+        name += f"@{NEWER}"
     variants = {
         "step": STEPS,
         "activity": ("plain", "flaky"),
+        "write": WRITES,
         "listen": ("plain", "limit"),
         "signal": TARGETS,
         "child": CHILDREN,

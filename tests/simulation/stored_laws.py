@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from tests.simulation.view import News, View
 
 
+PARTED = (keys.HISTORY_PREFIX, keys.DOCUMENT_PREFIX)
+"""What may be removed, and is looked at by itself."""
+
+
 class AllOrNothing(Law):
     """5: a commit is all or nothing: HEAD, LOG, messages and replies move in one write, and say the same."""
 
@@ -91,7 +95,10 @@ class HistoryGrows(Law):
     def _check_removed(self, view: View, news: News) -> None:
         gone_ids = set()
         for key, value in news.removed.items():
-            if key.startswith(keys.HISTORY_PREFIX):
+            if key.startswith(keys.DOCUMENT_PREFIX):
+                if keys.documented_key(key) not in news.removed:
+                    raise self.breach(f"a document of {view.workflow_id} was removed without its entry")
+            elif key.startswith(keys.HISTORY_PREFIX):
                 entry = view.entry(key, value)
                 gone_ids.add(entry.id)
                 if not view.why_gone(entry):
@@ -100,7 +107,7 @@ class HistoryGrows(Law):
             if key.startswith(keys.METADATA_PREFIX):
                 if keys.parse_metadata_key(key) not in gone_ids:
                     raise self.breach(f"metadata of {view.workflow_id} was removed without its entry")
-            elif not key.startswith(keys.HISTORY_PREFIX) and key not in (keys.ERROR_KEY, keys.OUTPUT_KEY):
+            elif key not in (keys.ERROR_KEY, keys.OUTPUT_KEY) and not key.startswith(PARTED):
                 raise self.breach(f"the key {key.hex()} of {view.workflow_id} was removed")
 
     def _check_overwritten(self, view: View, key: bytes, old: bytes, new: bytes) -> None:

@@ -68,11 +68,37 @@ REACHING = Program(
         leaf(
             "placed",
             "placed",
-            below={"body": [leaf("step", "{1}", "plain"), leaf("sleep", "{2}", "2"), leaf("next", "{3}", "plain")]},
+            below={
+                "body": [
+                    leaf("step", "{1}", "plain"),
+                    leaf("sleep", "{2}", "2"),
+                    leaf("next", "{3}", "plain"),
+                    leaf("check", "{4}"),
+                    leaf("newer", "{5}@2"),
+                    leaf("gone", "{6}"),
+                ]
+            },
         ),
     ],
     is_failing=False,
     messages={"typed": 1, "placed/{3}": 1},
+    noise=[],
+)
+KEEPING = Program(
+    ops=[
+        leaf("checkpoint", "checkpoint"),
+        leaf("write", "count", "count"),
+        leaf("look", "first"),
+        leaf("loop", "loop", number=3, other=1, below={"body": [leaf("write", "w", "flaky"), leaf("look", "l")]}),
+        leaf("write", "fails", "hopeless"),
+        leaf("sleep", "sleep", "5"),
+        leaf("join", "join", "ok", 0, below={name: [leaf("write", "w", "count"), leaf("look", "l")] for name in "ab"}),
+        leaf("race", "race", "waits", 0, below={"a": [leaf("sleep", "s", "2")], "b": [leaf("write", "w", "slow")]}),
+        leaf("write", "toggle", "toggle"),
+        leaf("look", "last"),
+    ],
+    is_failing=False,
+    messages={},
     noise=[],
 )
 UNDONE = Program(
@@ -110,10 +136,11 @@ def check_program(program: Program, straight: World, fault: Fault, in_flight: in
 
 @pytest.mark.parametrize(
     ("program", "in_flight"),
-    # Beside the step in flight: an ephemeral one before it, and a branch beside it.
+    # Beside the step in flight: an ephemeral one before it, and a branch beside it, which may have to try again.
     [
         pytest.param(EVERYTHING, 2, id="everything"),
         pytest.param(REACHING, 2, id="reaching"),
+        pytest.param(KEEPING, 3, id="keeping"),
         pytest.param(UNDONE, 2, id="undone"),
     ],
 )

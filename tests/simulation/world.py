@@ -13,6 +13,7 @@ from tests.simulation.answer_laws import AnswersAreTrue, ListingIsPlausible, Rem
 from tests.simulation.author import Author
 from tests.simulation.bus import Bus
 from tests.simulation.children import Children, workflows_of
+from tests.simulation.document_laws import DocumentFolds
 from tests.simulation.dynamo import Dynamo
 from tests.simulation.expectation import Expectation
 from tests.simulation.family_laws import ChildrenOnce, PlacesAndTags
@@ -59,6 +60,7 @@ LAWS: tuple[type[Law], ...] = (
     ChildrenOnce,
     PlacesAndTags,
     KeptForAWhile,
+    DocumentFolds,
 )
 PATIENCE_S = 2 * 3600.0
 """How long a world may take after the calm, its own waits and a sweep for each of them aside."""
@@ -222,6 +224,10 @@ class World:
         self.note(f"{process} runs {path or 'the code'} of {workflow_id}")
         view = self.run_by(workflow_id, process)
         self._tell_laws("ran", view, path, process)
+
+    def looked(self, workflow_id: str, path: str, seen: dict[str, Any], process: str) -> None:
+        """Workflow code has looked at its document."""
+        self._tell_laws("looked", self.run_by(workflow_id, process), path, seen)
 
     def run_by(self, workflow_id: str, process: str) -> View:
         """The life of a workflow that a process works for: the last one that it claimed."""
