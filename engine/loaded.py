@@ -124,17 +124,18 @@ class LoadedHistory:
 
     def first_unvisited(self, scope_key: bytes) -> bytes | None:
         """The first entry below ``scope_key`` that an earlier run left and this run has not visited, or None."""
-        if not self.loaded_count:
-            return None
+        return next(self.unvisited(scope_key), None) if self.loaded_count else None
+
+    def unvisited(self, scope_key: bytes) -> Iterator[bytes]:
+        """The entries below ``scope_key`` that this run has not visited, sorted."""
         start, end = keys.range_of(scope_key)
         entry_keys, visited = self.entry_keys, self.visited
         for index in range(bisect_left(entry_keys, start), len(entry_keys)):
             key = entry_keys[index]
             if key >= end:
-                return None
+                return
             if key not in visited and key != scope_key:
-                return key
-        return None
+                yield key
 
     def latest_id(self) -> str | None:
         """The last UUIDv7 of all entries, or None; other ids say nothing of the order of creation."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine import keys
-from engine.entry import JoinEntry, LoopEntry, MessageEntry, RaceEntry, RemovedEntry
+from engine.entry import JoinEntry, LoopEntry, MessageEntry, RaceEntry, RemovedEntry, StepEntry
 from engine.errors import EntryInProgressError, UnstorableValueError, YieldSwallowedError
 from engine.location import render
 
 if TYPE_CHECKING:
-    from engine.entry import EntryKind
+    from engine.entry import Entry, EntryKind
     from engine.location import Location
     from engine.storage import Storage
 
@@ -54,6 +54,35 @@ def leftover(storage: Storage, key: bytes) -> str:
     assert entry is not None
     path = render(entry.location, storage.names)
     return f"history has a {entry.kind.kind} at {path!r}, which the code no longer reaches."
+
+
+def passed_over(storage: Storage, location: Location, scope_key: bytes, missing: str) -> str | None:
+    """Why undoing cannot end at the operation ``missing``, where steps behind it are done; None where none are.
+
+    What belongs to an operation of that name, parts of it or what is below, is not behind it.
+    """
+    stem = missing.rpartition(":")[0]
+    for key in storage.unvisited(scope_key):
+        entry = storage.find(key)
+        assert entry is not None
+        segment = entry.location[len(location)]
+        name = storage.names[segment if isinstance(segment, int) else segment.loop]
+        if name == missing or (stem and name.rpartition(":")[0] == stem) or not _is_to_undo(storage, entry):
+            continue
+        here, there = render(location, storage.names), render(entry.location, storage.names)
+        return (
+            f"{'/'.join(filter(None, (here, missing)))!r} has not run, and the step {there!r}, which comes after it in "
+            "the code, has: so what there is to undo cannot be found. Let the workflow go on with this code first, or "
+            "roll it back with the code that it ran with"
+        )
+    return None
+
+
+def _is_to_undo(storage: Storage, entry: Entry) -> bool:
+    """Whether an entry is of a step that is done and, as far as history tells, may have to be undone."""
+    metadata = storage.find_metadata(entry.id)
+    is_undone = metadata is not None and metadata.rollback_completed_at is not None
+    return isinstance(entry.kind, StepEntry) and entry.kind.output is not None and not is_undone
 
 
 def swallowed(where: str) -> YieldSwallowedError:

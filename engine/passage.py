@@ -93,11 +93,12 @@ async def _root(turn: Turn, root: Scope, passage: Passage, is_cancelled: Callabl
     return value
 
 
-async def collect(turn: Turn, passage: Passage, *, has_failed: bool) -> list[Any]:
+async def collect(turn: Turn, passage: Passage, *, has_just_failed: bool) -> list[Any]:
     """The undos of every completed step, from a read-only replay that ends where history does.
 
     Raises:
-        HistoryDivergedError: the code does not fit a history that has not failed; steps to undo may be missing.
+        HistoryDivergedError: the code does not fit a history that it has not just failed with; steps to undo may be
+            missing.
     """
     root = Scope.root(turn)
     work = turn.spawn(lambda: passage.body(Context(root), passage.given))
@@ -107,8 +108,8 @@ async def collect(turn: Turn, passage: Passage, *, has_failed: bool) -> list[Any
         # Whatever the code did on its way to the frontier has happened before, and was dealt with then.
         work.exception()
     turn.close()
-    if not has_failed and isinstance(turn.fatal, HistoryDivergedError):
-        # A failed workflow had replayed this far. Code that never did may miss steps that have to be undone.
+    if not has_just_failed and isinstance(turn.fatal, HistoryDivergedError):
+        # What has just failed had replayed this far. Code that never did may miss steps that have to be undone.
         raise turn.fatal
     return turn.undos
 

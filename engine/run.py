@@ -320,9 +320,9 @@ class Run:
     async def _roll_back(self) -> BaseException | None:
         """Undo completed steps; the eviction that cut it short, or None."""
         self._storage.begin_run()
-        undos = await collect(
-            self._new_turn(is_collecting=True), self._passage, has_failed=self._storage.error is not None
-        )
+        # One that goes on rolling back may do so with other code than it failed with.
+        has_just_failed = self._storage.error is not None and self._storage.state is not WorkflowState.ROLLING_BACK
+        undos = await collect(self._new_turn(is_collecting=True), self._passage, has_just_failed=has_just_failed)
         if self.abort.is_set():
             # What was collected may be cut short: whoever runs the workflow next collects anew.
             return EvictedError()

@@ -283,23 +283,23 @@ class Scope:
         """As ``open``, for a part of an operation whose name is claimed already."""
         storage = self.turn.storage
         index = storage.find_name(name)
-        if index is None:
-            self.frontier()
-            return None, None
-        key = keys.child_key(self.key, index)
-        entry = storage.find(key)
-        if entry is None:
-            self.frontier()
+        key = None if index is None else keys.child_key(self.key, index)
+        entry = None if key is None else storage.find(key)
+        if entry is None or key is None:
+            self.frontier(name)
             return key, None
         storage.visited.add(key)
         if type(entry.kind) is not kind:
             raise self.diverged(mismatch.text(storage, self.location, name, kind.kind, entry.kind))
         return key, entry
 
-    def frontier(self) -> None:
-        """What is recorded here is not finished, or missing: the replay that collects undos goes no further."""
-        if self.turn.is_collecting:
-            raise RollbackStopError
+    def frontier(self, missing: str | None = None) -> None:
+        """What is recorded here is not finished, or ``missing``: the replay that collects undos goes no further."""
+        if not self.turn.is_collecting:
+            return
+        if missing and (why := mismatch.passed_over(self.turn.storage, self.location, self.key, missing)) is not None:
+            raise self.diverged(why)
+        raise RollbackStopError
 
     def act(self, *, is_step: bool = False) -> None:
         """An operation of this scope goes beyond what history has: from here on it is no replay."""

@@ -11,6 +11,7 @@ from engine.errors import InvalidIdError
 
 if TYPE_CHECKING:
     from engine.coordinates import Recorded
+    from engine.positions import Placed
     from engine.scope import Scope
 
 _TYPES = tuple(kind.kind for kind in ENTRY_KINDS if kind is not RemovedEntry)
@@ -34,6 +35,8 @@ async def removed(scope: Scope, name: str, original_type: str) -> None:
     entry = None if key is None else storage.find(key)
     if entry is None or key is None:
         scope.refuse_other(name, RemovedEntry)
+        if _is_passed_by(scope, name):
+            return
         scope.act()
         scope.record(name, RemovedEntry(original_type=original_type, original_name=name))
         await scope.turn.recorded()
@@ -73,6 +76,9 @@ def _visit_parts(scope: Scope, name: str) -> bool:
 async def get_version(scope: Scope, name: str, latest: int) -> int:
     """The version that this place of this workflow is pinned to: recorded, else 1 for old runs, else ``latest``."""
     check_number(f"get_version({name!r}, {latest!r}): latest", latest)
+    if _is_passed_by(scope, name):
+        scope.claim(name)
+        return 1
     _, entry = scope.open(name, VersionCheckEntry)
     if entry is not None:
         assert isinstance(entry.kind, VersionCheckEntry)
@@ -92,27 +98,48 @@ async def check_version(scope: Scope, latest: int, version: int) -> int:
     ``latest``. ``version`` is the check's own, relative likewise: it stands before checks that are older.
     """
     check_number(f"check_version({latest!r}): latest", latest)
-    newest = scope.version + latest - 1
     placed = scope.place(lambda positions: positions.place_check(scope.version + version - 1))
+    if _is_passed_by(scope, placed.name):
+        scope.claim(placed.name)
+        resolved = _version_of(scope, placed.following, latest)
+    else:
+        resolved = await _checked(scope, placed, latest)
+    return max(1, resolved - scope.version + 1)
+
+
+async def _checked(scope: Scope, placed: Placed, latest: int) -> int:
     _, entry = scope.open(placed.name, VersionCheckEntry)
     if entry is not None:
         assert isinstance(entry.kind, VersionCheckEntry)
-        return max(1, entry.kind.resolved - scope.version + 1)
-    resolved = newest
-    if placed.following is not None:
-        resolved = _version_of(scope, placed.following, newest)
-    elif scope.has_leftovers():
-        # What stands at no place, a signal or a start, was done here by code that knew of no check.
-        resolved = scope.version
+        return entry.kind.resolved
+    newest = resolved = scope.version + latest - 1
+    if placed.following is not None or scope.has_leftovers():
+        resolved = _version_of(scope, placed.following, latest)
     else:
         scope.act()
     scope.record(placed.name, VersionCheckEntry(resolved=resolved, latest=newest))
     await scope.turn.recorded()
-    return max(1, resolved - scope.version + 1)
+    return resolved
 
 
-def _version_of(scope: Scope, event: Recorded, newest: int) -> int:
-    """The version of the code that went past a check which ``newest`` code has put before ``event``."""
+def _is_passed_by(scope: Scope, name: str) -> bool:
+    """Whether the read-only replay that collects undos goes past a mark at ``name`` which history does not have.
+
+    Where history goes on behind it, the workflow was past it when this code was deployed, and has steps to undo there.
+    """
+    if not scope.turn.is_collecting:
+        return False
+    storage = scope.turn.storage
+    index = storage.find_name(name)
+    is_recorded = index is not None and storage.find(keys.child_key(scope.key, index)) is not None
+    return not is_recorded and scope.has_leftovers()
+
+
+def _version_of(scope: Scope, event: Recorded | None, latest: int) -> int:
+    """The version of the code that went past a check, asked for ``latest``, which was then put before ``event``."""
+    if event is None:
+        # What stands at no place, a signal or a start, was done here by code that knew of no check.
+        return scope.version
     if event.kind != VersionCheckEntry.kind:
         return event.version
     storage = scope.turn.storage
@@ -121,7 +148,7 @@ def _version_of(scope: Scope, event: Recorded, newest: int) -> int:
     assert entry is not None
     assert isinstance(entry.kind, VersionCheckEntry)
     # Code that had the later check went past here without this one, whatever that check has answered.
-    return max(scope.version, min(entry.kind.resolved, newest - 1))
+    return max(scope.version, min(entry.kind.resolved, scope.version + latest - 2))
 
 
 def check_number(what: str, version: int) -> None:

@@ -332,3 +332,119 @@ async def test_a_handler_knows_its_workflow_and_whether_to_stop() -> None:
 
     await bench.fail(work)
     assert known == [("wf-1", False, False, 7)]
+
+
+# --- code that was deployed meanwhile ---------------------------------------------------------------------------------
+
+
+class Edited(Undoing):
+    """Two steps and a sleep, under code that has something more between the steps: with names, or without."""
+
+    def __init__(self, *, has_names: bool) -> None:
+        super().__init__()
+        self.has_names = has_names
+        self.is_broken = False
+
+    def named(self, name: str) -> list[Any]:
+        return [name] if self.has_names else []
+
+    async def step(self, ctx: Context, name: str) -> None:
+        async def undo(_ctx: Any, output: Any) -> None:
+            if self.is_broken and output == "a":
+                raise ConnectionError("away")
+            self.undone.append(output)
+
+        await ctx.step(*self.named(name), self.giving(name, name), rollback=undo)
+        self.clock.advance(0.001)
+
+    def code(self, between: Any = None, ends_with: Exception | None = None) -> Any:
+        async def workflow(ctx: Context) -> None:
+            await ctx.rollback_checkpoint(*self.named("cp"))
+            await self.step(ctx, "a")
+            if between is not None:
+                await between(self, ctx)
+            await self.step(ctx, "b")
+            if ends_with is not None:
+                raise ends_with
+            sleep: Any = ctx.sleep
+            await sleep(*self.named("s"), 3600)
+
+        return workflow
+
+    async def cancelled(self, code: Any) -> None:
+        """Cancel the sleeping workflow, and undo it with ``code``."""
+        await self.start(code).cancel(rollback=True)
+        assert self.state() == "rolling_back"
+        await self.once(code)
+
+
+async def gate(bench: Edited, ctx: Context) -> None:
+    version = await (ctx.get_version("gate", 2) if bench.has_names else ctx.check_version(2))
+    if version >= 2:
+        await bench.step(ctx, "new")
+
+
+async def mark(bench: Edited, ctx: Context) -> None:
+    assert bench.has_names
+    await ctx.removed("gone", "step")
+
+
+async def put_in(bench: Edited, ctx: Context) -> None:
+    await bench.step(ctx if bench.has_names else ctx.v(2), "new")
+
+
+@pytest.mark.parametrize("has_names", [True, False])
+async def test_what_stands_behind_a_gate_that_was_deployed_meanwhile_is_undone(*, has_names: bool) -> None:
+    bench = Edited(has_names=has_names)
+    await bench.once(bench.code())
+    before = bench.entries().keys()
+    await bench.cancelled(bench.code(gate))
+    assert bench.undone == ["b", "a"]
+    assert bench.state() == "cancelled"
+    assert bench.entries().keys() == before
+
+
+async def test_what_stands_behind_a_mark_of_something_removed_is_undone() -> None:
+    bench = Edited(has_names=True)
+    await bench.once(bench.code())
+    await bench.cancelled(bench.code(mark))
+    assert bench.undone == ["b", "a"]
+
+
+@pytest.mark.parametrize("has_names", [True, False])
+async def test_a_rollback_that_goes_on_with_other_code_undoes_no_less(*, has_names: bool) -> None:
+    bench = Edited(has_names=has_names)
+    bench.is_broken = True
+    with pytest.raises(ConnectionError):
+        await bench.through(bench.code(ends_with=ValueError("no")))
+    assert (bench.undone, bench.state()) == (["b"], "rolling_back")
+    bench.is_broken = False
+    with pytest.raises(WorkflowFailedError, match="no"):
+        await bench.through(bench.code(gate))
+    assert bench.undone == ["b", "a"]
+
+
+@pytest.mark.parametrize("has_names", [True, False])
+async def test_nothing_is_undone_past_an_operation_that_has_not_run(*, has_names: bool) -> None:
+    """What the code would do with its result nobody knows; half a rollback would say that all was undone."""
+    bench = Edited(has_names=has_names)
+    await bench.once(bench.code())
+    with pytest.raises(HistoryDivergedError, match=r"has not run, and the step .*, which comes after it in the code"):
+        await bench.cancelled(bench.code(put_in))
+    assert (bench.undone, bench.state()) == ([], "rolling_back")
+    await bench.once(bench.code())
+    assert (bench.undone, bench.state()) == (["b", "a"], "cancelled")
+
+
+async def test_an_operation_that_has_not_run_with_nothing_to_undo_behind_it_is_the_end() -> None:
+    bench = Edited(has_names=True)
+
+    async def more(ctx: Context) -> None:
+        await ctx.rollback_checkpoint("cp")
+        for name in ("a", "b", "new"):
+            await bench.step(ctx, name)
+        await ctx.sleep("s", 3600)
+
+    await bench.once(bench.code())
+    await bench.cancelled(more)
+    assert (bench.undone, bench.state()) == (["b", "a"], "cancelled")
