@@ -19,8 +19,7 @@ from bench.ledger import Ledger
 from bench.subject import BenchFailedError
 from engine import Context, WorkflowState, run_workflow
 from engine.clock import SystemClock
-from engine.commit import Alarm, Child, Commit, Outgoing
-from engine.entry import Message
+from engine.commit import Alarm, Child, Commit
 from engine.ids import Ids
 from engine.values import encode
 from examples.orders import order
@@ -41,6 +40,9 @@ RESULT_BYTES = 550
 STEP_UNITS_MAX = 4.0
 START_UNITS_MAX, CLAIM_UNITS_MAX, YIELD_UNITS_MAX = 6, 3, 7
 """Source: the table's design: what each write may cost while records are under a kilobyte."""
+
+SIGNALS = 3
+"""Signals that one workflow sends between a step and a sleep."""
 
 CROWD = 10_000
 """Workflows that have the same tag, among which one is looked for."""
@@ -155,6 +157,18 @@ async def _napper_workflow(ctx: Context, _input: Any) -> None:
         await ctx.sleep(f"nap{number}", HOUR_S)
 
 
+async def _silent_workflow(ctx: Context, _input: Any) -> None:
+    await ctx.step("act", _result, 0)
+    await ctx.sleep("nap", HOUR_S)
+
+
+async def _teller_workflow(ctx: Context, _input: Any) -> None:
+    await ctx.step("act", _result, 0)
+    for number in range(SIGNALS):
+        await ctx.signal("news", number, to="told")
+    await ctx.sleep("nap", HOUR_S)
+
+
 def _expect(result: WorkflowResult[Any], state: WorkflowState) -> None:
     if result.state is not state:
         raise BenchFailedError(f"the workflow is {result.state} and should be {state}")
@@ -225,13 +239,12 @@ async def _claimed(bench: Bench, workflow_id: str) -> DynamoDriver:
 
 
 async def _others(bench: Bench) -> list[Figure]:
-    """What a workflow does to others, a commit each: a child, a signal, a wait for an end, an end that is told."""
+    """What a workflow does to others: a child, a wait for an end, an end that is told; and signals."""
     for workflow_id in ("parent", "plain"):
         await bench.store.start(workflow_id=workflow_id, type="steps", input=encode(None))
     parent, plain = await _claimed(bench, "parent"), await _claimed(bench, "plain")
     puts = [(b"k", b"v")]
     child = Child(workflow_id="child", workflow_type="steps", workflow_input=encode(None))
-    message = Message(id="m", name="news", body=encode(1), sent_at=0)
     ended = Commit(puts=puts, alarm=Alarm(None), state=WorkflowState.COMPLETED)
 
     async def cost_of(driver: DynamoDriver, commit: Commit) -> float:
@@ -240,16 +253,33 @@ async def _others(bench: Bench) -> list[Figure]:
         return bench.ledger.write_units(bench.ledger.purpose)
 
     step = await cost_of(parent, Commit(puts=puts))
-    costs = {
-        "child": await cost_of(parent, Commit(puts=puts, children=[child])) - step,
-        "signal": await cost_of(parent, Commit(puts=puts, outgoing=[Outgoing(workflow_id="plain", message=message)]))
-        - step,
-    }
+    costs = {"child": await cost_of(parent, Commit(puts=puts, children=[child])) - step}
     awaits = await cost_of(parent, Commit(puts=puts, yields=True, awaited=("child",), state=WorkflowState.SLEEPING))
     costs["wait_for_an_end"] = awaits - YIELD_UNITS_MAX
     told = await cost_of(await _claimed(bench, "child"), ended)
     costs["telling_an_end"] = told - await cost_of(plain, ended)
-    return [Figure(name=f"write_units_{name}", value=value, unit="units") for name, value in costs.items()]
+    figures = [Figure(name=f"write_units_{name}", value=value, unit="units") for name, value in costs.items()]
+    return figures + await _signals(bench)
+
+
+async def _signals(bench: Bench) -> list[Figure]:
+    """What signals add to a workflow that takes a step and goes to sleep."""
+    await bench.store.start(workflow_id="told", type="steps", input=encode(None))
+    for workflow_id, workflow in (("silent", _silent_workflow), ("teller", _teller_workflow)):
+        await bench.store.start(workflow_id=workflow_id, type="steps", input=encode(None))
+        _expect(await bench.wake(workflow_id, workflow, 1), WorkflowState.SLEEPING)
+    ledger = bench.ledger
+    added = ledger.write_units("teller run 1") - ledger.write_units("silent run 1")
+    commits = len(ledger.commits("teller run 1")) - len(ledger.commits("silent run 1"))
+    return [
+        Figure(
+            name="write_units_signal",
+            value=added / SIGNALS,
+            unit="units",
+            note=f"of {SIGNALS} signals between a step and a sleep: what they add, by their number",
+        ),
+        Figure(name="commits_of_signals", value=commits, unit="commits", limit=0, note="what the same signals add"),
+    ]
 
 
 async def _tags(bench: Bench) -> list[Figure]:

@@ -264,6 +264,8 @@ class Turn:
             self._arm()
             return
         self.is_unwinding = True
+        # What ends the run is at hand, and commits everything; a process that was frozen here must not do so before.
+        self.flusher.rest()
         self.unwound = self.pending()
         for wait in list(self._waits):
             self._resume(wait, wait.signal)
