@@ -63,9 +63,13 @@ class Condition(Struct, frozen=True):
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """What an update does to one item: attributes set, removed, numbers added to, and sets of texts extended."""
+    """What an update does to one item: attributes set, removed, numbers added to, and sets of texts extended.
+
+    ``defaults`` are set where the item has no such attribute.
+    """
 
     sets: Item = {}
+    defaults: Item = {}
     removes: tuple[str, ...] = ()
     adds: dict[str, int] = {}
     unions: dict[str, list[str]] = {}
@@ -92,8 +96,10 @@ def condition_arguments(condition: Condition | None) -> dict[str, Any]:
 def update_arguments(change: Change, condition: Condition | None) -> dict[str, Any]:
     """The arguments of an update."""
     clauses = []
-    if change.sets:
-        clauses.append("SET " + ", ".join(f"#{name} = :set_{name}" for name in sorted(change.sets)))
+    sets = [f"#{name} = :set_{name}" for name in sorted(change.sets)]
+    sets += [f"#{name} = if_not_exists(#{name}, :set_{name})" for name in sorted(change.defaults)]
+    if sets:
+        clauses.append("SET " + ", ".join(sets))
     if change.removes:
         clauses.append("REMOVE " + ", ".join(f"#{name}" for name in sorted(change.removes)))
     additions = {name: number(amount) for name, amount in change.adds.items()}
@@ -101,7 +107,7 @@ def update_arguments(change: Change, condition: Condition | None) -> dict[str, A
     if additions:
         clauses.append("ADD " + ", ".join(f"#{name} :add_{name}" for name in sorted(additions)))
     expression = " ".join(clauses)
-    values = {f":set_{name}": value for name, value in change.sets.items()}
+    values = {f":set_{name}": value for name, value in (change.sets | change.defaults).items()}
     values |= {f":add_{name}": value for name, value in additions.items()}
     names = _names(expression)
     arguments: dict[str, Any] = {"UpdateExpression": expression}

@@ -213,7 +213,7 @@ def check_placeholders(given: Arguments) -> None:
 def _clauses(expression: str) -> tuple[tuple[str, str, str], ...]:
     found: list[tuple[str, str, str]] = []
     verb = ""
-    tokens = [token for token in _tokens(expression) if token not in (",", "=")]
+    tokens = [token for token in _tokens(expression) if token not in (",", "=", "(", ")")]
     at = 0
     while at < len(tokens):
         if tokens[at] in ("SET", "REMOVE", "ADD"):
@@ -222,6 +222,11 @@ def _clauses(expression: str) -> tuple[tuple[str, str, str], ...]:
         elif verb == "REMOVE":
             found.append((verb, tokens[at], ""))
             at += 1
+        elif tokens[at + 1] == "if_not_exists":
+            if verb != "SET" or tokens[at] != tokens[at + 2]:
+                raise InvalidExpressionError(f"cannot read {expression!r}")
+            found.append(("DEFAULT", tokens[at], tokens[at + 3]))
+            at += 4
         else:
             found.append((verb, tokens[at], tokens[at + 1]))
             at += 2
@@ -237,7 +242,9 @@ def updated(item: Item | None, key: Item, given: Arguments) -> Item:
             after.pop(name, None)
             continue
         value = _value(value_token, given)
-        if verb == "SET":
+        if verb == "DEFAULT":
+            after.setdefault(name, value)
+        elif verb == "SET":
             after[name] = value
         elif "N" in value:
             after[name] = {"N": str(int(after.get(name, {"N": "0"})["N"]) + int(value["N"]))}
