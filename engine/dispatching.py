@@ -102,8 +102,8 @@ class Dispatching(Operating):
     ) -> Coroutine[Any, Any, ChildId[Any]]:
         """Start another workflow, once; its id. It runs on its own from here on, whatever becomes of this one.
 
-        It is recorded in the commit that starts it: with the next commit, where it gets an id of its own and has no
-        tags, else in one at once.
+        It is recorded in the commit that starts it: with the next commit, where it gets an id of its own, else in one
+        at once.
 
         Args:
             workflow: what ``@workflow`` made, or the name of a type.
@@ -118,7 +118,7 @@ class Dispatching(Operating):
 
         Raises:
             StartConflictError: the id is taken by a workflow of another type or input; recorded.
-            InvalidIdError: an id or a type that no workflow can have, or this workflow's own id.
+            InvalidIdError: an id, a type or tags that no workflow can have, or this workflow's own id.
             DriverError: this store cannot start others.
         """
         workflow_type = type_name("dispatch", workflow)

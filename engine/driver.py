@@ -11,7 +11,7 @@ from engine.lifecycle import WorkflowState
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from engine.commit import Commit
+    from engine.commit import Child, Commit
     from engine.entry import Message
 
 
@@ -81,6 +81,13 @@ class Peers(Protocol):
         """Ids of workflows of a type that have not ended and have at least ``tags``, in the order of ids.
 
         Without tags a store may give the oldest ones, and know of a start a moment later.
+        """
+
+    def check_start(self, child: Child) -> None:
+        """Raise where no commit could ever start ``child``, whatever else is there.
+
+        Raises:
+            InvalidIdError, ValueTooLargeError: its id, type, tags or input are none that a workflow can have.
         """
 
     async def reserve(self, workflow_id: str) -> int:

@@ -21,7 +21,7 @@ from engine.sorted_pairs import SortedPairs, after
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-    from engine.commit import Publication
+    from engine.commit import Child, Publication
     from engine.driver import AbortSignal, Clock
     from engine.entry import Message
 
@@ -62,6 +62,9 @@ class MemoryPeers:
         """Ids of workflows of a type that have not ended and have at least ``tags``, in the order of ids."""
         async with self._call("find"):
             return self._neighbours.find(workflow_type, tags, limit)
+
+    def check_start(self, child: Child) -> None:
+        """Whatever can be named can be started."""
 
     async def reserve(self, workflow_id: str) -> int:
         """A place in the inbox of another workflow."""

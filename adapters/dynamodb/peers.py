@@ -6,6 +6,7 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 from adapters.dynamodb import query
+from adapters.dynamodb.beginning import begin
 from adapters.dynamodb.errors import LogIncompleteError
 from adapters.dynamodb.expressions import text
 from adapters.dynamodb.inbox import take_ticket
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from adapters.dynamodb.ends import Waits
     from adapters.dynamodb.table import Connection, Table
     from adapters.dynamodb.tickets import Inbox
+    from engine.commit import Child
 
 
 UNREADABLE = (CorruptHistoryError, UnknownVersionError, LogIncompleteError)
@@ -98,6 +100,20 @@ class DynamoPeers:
         if not (_is_possible(check_type, workflow_type) and _is_possible(check_tags, tags)):
             return []
         return await find(self._table, workflow_type, tags, limit)
+
+    def check_start(self, child: Child) -> None:
+        """Raise where no commit could ever start ``child``, whatever else is there.
+
+        Raises:
+            InvalidIdError, ValueTooLargeError: its id, type, tags or input are none that a workflow can have.
+        """
+        begin(
+            workflow_id=child.workflow_id,
+            workflow_type=child.workflow_type,
+            workflow_input=child.workflow_input,
+            tags=child.tags,
+            now=self._clock.now(),
+        )
 
     async def reserve(self, workflow_id: str) -> int:
         """A place in the inbox of another workflow; one that stays empty is given up after a minute.

@@ -1,7 +1,7 @@
 """A dispatch: the start of another workflow, which rides in the commit that records it.
 
-One under an id of its own can hardly be refused, so its commit is put off until the next operation acts, as that of a
-step's result is: many go in one. With an id of the author's, tags or ``unique`` only the commit can tell what it means.
+One under an id of its own cannot be refused, so its commit is put off until the next operation acts, as that of a
+step's result is: many go in one. With an id of the author's or ``unique`` only the commit can tell what it means.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from engine import values
 from engine.commit import Child
@@ -18,6 +19,10 @@ from engine.ops.sending import Sending, peers_of, replayed, started
 
 if TYPE_CHECKING:
     from engine.scope import Scope
+
+
+_TO_COME = "0" * 36
+"""The id of a child that is not recorded yet: it will have that of its record."""
 
 
 class Start(Struct, frozen=True, kw_only=True):
@@ -32,8 +37,8 @@ class Start(Struct, frozen=True, kw_only=True):
 
     @property
     def may_be_refused(self) -> bool:
-        """Whether only the commit can tell what becomes of it: an id, a place or tags may not be had."""
-        return self.workflow_id is not None or self.unique or bool(self.tags)
+        """Whether only the commit can tell what becomes of it: an id or a place may not be had."""
+        return self.workflow_id is not None or self.unique
 
 
 async def run(scope: Scope, name: str | None, start: Start) -> str:
@@ -41,26 +46,29 @@ async def run(scope: Scope, name: str | None, start: Start) -> str:
 
     Raises:
         StartConflictError: there is another one under this id, now or in an earlier run.
+        InvalidIdError: there can be no such workflow.
     """
     part = scope.next_name(f"dispatch:{start.workflow_type}") if name is None else name
     _, entry = scope.open(part, StepEntry)
     if entry is not None and (known := replayed(scope, entry)) is not None:
         return str(values.decode(known))
-    peers_of(scope, f"dispatch of {start.workflow_type!r}")
+    peers = peers_of(scope, f"dispatch of {start.workflow_type!r}")
     data = values.encode(start.given)
     scope.check_bytes(len(data), f"the input of {start.workflow_type!r}")
     scope.act()
-    if start.may_be_refused:
-        await _alone(scope, start)
-    sending = Sending(scope, part, entry)
     child = Child(
-        workflow_id=start.workflow_id or sending.entry_id(),
+        workflow_id=start.workflow_id or _TO_COME,
         workflow_type=start.workflow_type,
         workflow_input=data,
         tags=start.tags,
         unique=start.unique,
         replace_failed=start.replace_failed,
     )
+    peers.check_start(child)
+    if start.may_be_refused:
+        await _alone(scope, start)
+    sending = Sending(scope, part, entry)
+    child = replace(child, workflow_id=start.workflow_id or sending.entry_id())
     sending.done(values.encode(child.workflow_id))
     scope.turn.storage.start(sending.entry_id(), child)
     if not start.may_be_refused:

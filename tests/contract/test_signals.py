@@ -8,7 +8,7 @@ import pytest
 
 from engine import Context, WorkflowState, run_workflow
 from engine.commit import Commit
-from engine.errors import UnstorableValueError, WorkflowEndedError, WorkflowNotFoundError
+from engine.errors import InvalidIdError, UnstorableValueError, WorkflowEndedError, WorkflowNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,6 +82,34 @@ async def test_a_signal_to_nobody_fails_once_and_loses_nothing_beside_it(place: 
     kind = "WorkflowNotFoundError" if target == "never" else "WorkflowEndedError"
     assert said == [f"False {kind}"] * 2
     assert runs == ["work"]
+
+
+async def test_a_child_that_can_never_be_is_refused_where_it_is_dispatched_and_leaves_the_workflow_alive(
+    place: Place,
+) -> None:
+    async def parent(ctx: Context, _given: Any) -> list[str]:
+        said = []
+        for tags in ({str(number): "" for number in range(17)}, {"long": "x" * 9000}, {"name\n": ""}):
+            try:
+                await ctx.dispatch("ship", tags=tags)
+            except InvalidIdError as error:
+                said.append(str(error))
+        said.append(str(len(await ctx.dispatch("ship", tags={"fine": "yes"}))))
+        return said
+
+    await place.store.start(workflow_id="here", type="order", input=b"\xf6")
+    driver = await place.claimed("here")
+    began = driver.head.seq
+    said = (await run_workflow("here", parent, None, driver).result).output
+    assert [text.split(";")[0] for text in said[:2]] == [
+        "a workflow has at most 16 tags",
+        "all tags together have at most 8192 bytes",
+    ]
+    assert "control character" in said[2]
+    assert said[3] == "36"
+    # The start goes with the end, tags or not.
+    assert driver.head.seq - began == 1
+    assert len(await place.store.find("ship", {"fine": "yes"})) == 1
 
 
 async def test_what_no_item_holds_is_refused_where_it_is_sent_and_leaves_the_workflow_alive(place: Place) -> None:

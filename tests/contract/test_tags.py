@@ -254,6 +254,15 @@ async def test_a_child_that_is_there_already_is_told_and_nothing_is_written(plac
     ):
         refused = await refusal_of(driver, child("first"), one)
         assert (refused.workflow_id, refused.existing) == (one.workflow_id, existing)
+    for one in (
+        child("no\nid"),
+        child("new", {str(number): "" for number in range(17)}),
+        child("new", {"a": "\ud800"}),
+    ):
+        # What can never be started is known before.
+        with pytest.raises(InvalidIdError):
+            driver.peers.check_start(one)
+    driver.peers.check_start(child("same"))
     assert isinstance(await place.store.claim("first"), NotFound)
     twins = [child("one", unique=True), child("two", unique=True)]
     assert (await refusal_of(driver, *twins)).existing == "one"

@@ -76,9 +76,10 @@ async def test_a_child_is_started_in_the_commit_that_records_it() -> None:
     assert [len(commit.children) for commit in commits] == [1, 0]
 
 
-async def test_many_dispatches_and_a_sleep_are_one_commit() -> None:
+@pytest.mark.parametrize("tags", [None, {"of": "all"}])
+async def test_many_dispatches_and_a_sleep_are_one_commit(tags: dict[str, str] | None) -> None:
     async def parent(ctx: Context, _given: Any) -> list[str]:
-        ids: list[str] = [await ctx.dispatch("echo", number) for number in range(5)]
+        ids: list[str] = [await ctx.dispatch("echo", number, tags=tags) for number in range(5)]
         await ctx.sleep("wait", 3600)
         return ids
 
