@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route as Address
 
 from engine.errors import ControlFlow, OperatorError
-from handlers import bodies, bootstrap, logs, openapi, origins, problems
+from handlers import bodies, bootstrap, logs, openapi, origins, problems, traces
 from handlers.calls import Answer, Call
 from handlers.operations import Ports
 from handlers.problems import METHOD_NOT_ALLOWED, NO_SUCH_ROUTE, Problem
@@ -24,11 +24,13 @@ if TYPE_CHECKING:
 
     from starlette.types import Message, Receive, Scope, Send
 
-    from engine.driver import Clock
     from handlers.bootstrap import Wiring
     from handlers.routes import Route
 
 logger = logging.getLogger(__name__)
+
+BAD_REQUEST = 400
+"""The first status that refuses a call."""
 
 DEADLINE_MS = 30_000
 """Milliseconds a call may take where nobody says (a server that is not Lambda). Source: the HTTP API's own timeout."""
@@ -40,21 +42,26 @@ class Endpoint:
     Args:
         routes: the operations of the address, by method.
         ports: makes what the operations act on; it is asked at each call.
-        clock: says by when a call must be answered.
+        wiring: says by when a call must be answered, and is told of it where it is traced.
     """
 
-    def __init__(self, routes: Mapping[str, Route], ports: Callable[[], Awaitable[Ports]], clock: Clock) -> None:
+    def __init__(self, routes: Mapping[str, Route], ports: Callable[[], Awaitable[Ports]], wiring: Wiring) -> None:
         self._routes = routes
         self._ports = ports
-        self._clock = clock
+        self._clock = wiring.clock
+        self._traces = wiring.traces
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; whatever goes wrong is a problem document."""
         request = Request(scope, receive)
-        try:
-            response = await self._respond(request)
-        except (Exception, ControlFlow) as error:  # noqa: BLE001 - the edge: every error becomes an answer
-            response = refusal(_told(error, scope))
+        path = next(iter(self._routes.values())).path.replace("{", ":").replace("}", "")
+        with self._traces.subsegment(f"{request.method} {path}", request_id=origins.request_id_of(scope)):
+            try:
+                response = await self._respond(request)
+            except (Exception, ControlFlow) as error:  # noqa: BLE001 - the edge: every error becomes an answer
+                response = refusal(_told(error, scope))
+            if response.status_code >= BAD_REQUEST:
+                traces.mark("error" if response.status_code < problems.UNEXPECTED.status else "fault")
         await response(scope, receive, send)
 
     async def _respond(self, request: Request) -> Response:
@@ -65,6 +72,7 @@ class Endpoint:
             allowed = ", ".join(sorted(self._routes))
             raise Problem(METHOD_NOT_ALLOWED, f"Allowed here: {allowed}.", {"allow": allowed})
         call = await self._call(request)
+        traces.annotate(workflow_id=call.path.get("id", ""))
         answer = await route.act(await self._ports(), call)
         return _response(answer, bodies.wanted(call.headers.get("accept")))
 
@@ -105,12 +113,12 @@ def _told(error: BaseException, scope: Scope) -> Problem:
     return problem
 
 
-def application(ports: Callable[[], Awaitable[Ports]], clock: Clock) -> Starlette:
+def application(ports: Callable[[], Awaitable[Ports]], wiring: Wiring) -> Starlette:
     """The ASGI application that serves the table of routes."""
     by_path: dict[str, dict[str, Route]] = {}
     for route in ROUTES:
         by_path.setdefault(route.path, {})[route.method] = route
-    addresses = [Address(_pattern(path), Endpoint(routes, ports, clock)) for path, routes in by_path.items()]
+    addresses = [Address(_pattern(path), Endpoint(routes, ports, wiring)) for path, routes in by_path.items()]
     served = Starlette(
         routes=[Address("/openapi.json", _openapi, methods=["GET"]), *addresses],
         exception_handlers={404: _nothing_here, 405: _wrong_method},
@@ -146,7 +154,7 @@ class ApiFunction:
 
     def __init__(self, wiring: Wiring) -> None:
         self._wiring = wiring
-        self._served = application(self._ports, wiring.clock)
+        self._served = application(self._ports, wiring)
         wiring.process.make_current()
         # What is not text travels as base64; problems are read by people too.
         self._mangum = Mangum(self._guarded, lifespan="off", text_mime_types=[bodies.JSON, problems.MEDIA_TYPE])

@@ -21,6 +21,7 @@ from handlers import logs
 from handlers.application import Application
 from handlers.clients import Clients
 from handlers.process import Process
+from handlers.traces import Traces
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,6 +56,7 @@ class Settings:
         lease_ms: TORPOR_LEASE_SECONDS, in milliseconds.
         evict_margin_ms: TORPOR_EVICT_MARGIN_SECONDS: so long before the deadline runs are asked to stop.
         stop_margin_ms: TORPOR_STOP_MARGIN_SECONDS: so long before it they are stopped.
+        xray_daemon: AWS_XRAY_DAEMON_ADDRESS where TORPOR_TRACING is ``Active``; empty where nothing is to be traced.
         log_level: LOG_LEVEL.
         is_native_json: Lambda writes the log as JSON itself.
     """
@@ -70,6 +72,7 @@ class Settings:
     lease_ms: int
     evict_margin_ms: int
     stop_margin_ms: int
+    xray_daemon: str = ""
     log_level: str = "INFO"
     is_native_json: bool = False
 
@@ -93,12 +96,18 @@ class Settings:
             lease_ms=_milliseconds(variables, "TORPOR_LEASE_SECONDS", LEASE_S),
             evict_margin_ms=_milliseconds(variables, "TORPOR_EVICT_MARGIN_SECONDS", EVICT_MARGIN_S),
             stop_margin_ms=_milliseconds(variables, "TORPOR_STOP_MARGIN_SECONDS", STOP_MARGIN_S),
+            xray_daemon=variables.get("AWS_XRAY_DAEMON_ADDRESS", "") if _is_traced(variables) else "",
             log_level=variables.get("LOG_LEVEL", "INFO"),
             is_native_json=variables.get("AWS_LAMBDA_LOG_FORMAT", "").upper() == "JSON",
         )
         if settings.stop_margin_ms >= settings.evict_margin_ms:
             raise SettingsError("TORPOR_STOP_MARGIN_SECONDS must be less than TORPOR_EVICT_MARGIN_SECONDS.")
         return settings
+
+
+def _is_traced(variables: Mapping[str, str]) -> bool:
+    # A caller's trace may be sampled though this stack's parameter says that it wants none, and has no right to tell.
+    return variables.get("TORPOR_TRACING") == "Active"
 
 
 def _required(variables: Mapping[str, str], name: str) -> str:
@@ -131,6 +140,7 @@ class Wiring:
         clock: the machine's.
         ids: where new ids come from.
         application: the author's workflows.
+        traces: what invocations do, for X-Ray.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -139,6 +149,7 @@ class Wiring:
         self.clock: Clock = SystemClock()
         self.ids = Ids(self.clock)
         self.application = Application(settings.app, REGISTRY.get, self.clock)
+        self.traces = Traces(self.clock, self.ids, header=_trace, daemon=settings.xray_daemon)
         self._clients = Clients(self.clock, trace=_trace)
         self._store: Store | None = None
 

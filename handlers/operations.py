@@ -22,6 +22,7 @@ from handlers.application import ApplicationBrokenError
 from handlers.calls import Answer, instant, instant_ms, members, text, texts, truth, wait_for
 from handlers.origins import origin_of, told_origin
 from handlers.problems import INVALID_BODY, INVALID_PARAMETER, Problem
+from handlers.traces import annotate
 from handlers.waking import wake_all
 
 if TYPE_CHECKING:
@@ -107,8 +108,10 @@ async def start(ports: Ports, call: Call) -> Answer:
         replace_failed=replace_failed,
         origin=origin_of(call, ports.ids, text(body.get("ray_id"), "ray_id")),
     )
+    ray_id = started.origin.ray_id
+    annotate(workflow_id=started.workflow_id, workflow_type=workflow_type, ray_id=ray_id)
     if started.created:
-        about = {"workflow_id": started.workflow_id, "type": workflow_type, "ray_id": started.origin.ray_id}
+        about = {"workflow_id": started.workflow_id, "type": workflow_type, "ray_id": ray_id}
         logger.info("workflow started", extra=about)
     if started.put_off_until is None:
         await hint(ports, started.workflow_id)
@@ -152,13 +155,15 @@ async def send(ports: Ports, call: Call) -> Answer:
     """Post a message: 202 when it is accepted, 200 with the reply where the call waited for one and it came."""
     # Everything that can be refused is read before anything is written.
     value, wait_s, message_id = call.value(), call.wait_s(), message_id_of(call)
+    origin = origin_of(call, ports.ids)
+    annotate(ray_id=origin.ray_id)
     accepted = await ports.store.send(
         call.path["id"],
         name=call.path["name"],
         body=encode(None if value is bodies.ABSENT else value),
         message_id=message_id,
         sent_at=ports.clock.now(),
-        origin=origin_of(call, ports.ids),
+        origin=origin,
         hint=functools.partial(hint, ports, call.path["id"]),
     )
     reply = accepted.reply
@@ -304,6 +309,7 @@ async def _found(ports: Ports, workflow_id: str) -> Description:
     found = await ports.store.describe(workflow_id)
     if found is None:
         raise WorkflowNotFoundError(f"no workflow has the id {workflow_id!r}")
+    annotate(workflow_id=workflow_id, workflow_type=found.type, ray_id=found.origin.ray_id)
     return found
 
 
@@ -361,6 +367,7 @@ async def cancel(ports: Ports, call: Call) -> Answer:
 async def purge(ports: Ports, call: Call) -> Answer:
     """Delete an ended workflow for good: 200 when nothing is left of it, 202 while the rest is being deleted."""
     workflow_id = call.path["id_or_type"]
+    annotate(workflow_id=workflow_id)
     progress = await ports.store.purge(workflow_id, until=call.deadline_ms - PURGE_MARGIN_MS)
     await wake_all(ports.queue, progress.told)
     if progress.again_at is not None:

@@ -15,6 +15,7 @@ from engine.errors import CallerError, InvalidIdError
 from engine.origin import Origin
 from engine.values import encode
 from handlers import bootstrap, logs
+from handlers.traces import annotate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +49,8 @@ class ResumeFunction:
 
     async def _handle(self, event: Mapping[str, Any]) -> None:
         wiring = self._wiring
-        await resume(await wiring.store(), await wiring.queue(), wiring.clock, event)
+        with wiring.traces.subsegment("event"):
+            await resume(await wiring.store(), await wiring.queue(), wiring.clock, event)
 
 
 async def resume(store: Store, queue: WakeQueue, clock: Clock, event: Any) -> None:
@@ -59,7 +61,9 @@ async def resume(store: Store, queue: WakeQueue, clock: Clock, event: Any) -> No
         UnstorableValueError: it is a message whose body has no stored form.
         StoreUnavailableError: it must be delivered again; a message then still counts once.
     """
-    with logs.about(**_origin_of(event).known()):
+    origin = _origin_of(event).known()
+    annotate(**origin)
+    with logs.about(**origin):
         await _resume(store, queue, clock, event)
 
 
@@ -75,6 +79,7 @@ async def _resume(store: Store, queue: WakeQueue, clock: Clock, event: Any) -> N
                 return
         case _:
             raise UnreadableEventError("an event has no text workflow_id in its detail")
+    annotate(workflow_id=workflow_id)
     await queue.wake(workflow_id, 0)
     logger.info("event taken", extra={"workflow_id": workflow_id, "detail_type": event.get("detail-type")})
 

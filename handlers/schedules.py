@@ -28,6 +28,7 @@ from handlers.schedule_bodies import (
     spec_of,
     zone_name,
 )
+from handlers.traces import annotate
 
 if TYPE_CHECKING:
     from adapters.dynamodb.query import Description
@@ -113,6 +114,7 @@ async def _read(ports: Ports, name: str) -> tuple[Description, Schedule]:
     found = await ports.store.describe(schedule_id(name))
     if found is None or found.type != SCHEDULE_TYPE:
         raise _not_found(name)
+    annotate(workflow_id=found.workflow_id, workflow_type=found.type, ray_id=found.origin.ray_id)
     return found, status.read(await ports.store.history(found.workflow_id), found.created_at)
 
 
@@ -175,6 +177,8 @@ async def update(ports: Ports, call: Call) -> Answer:
 
 async def _tell(ports: Ports, call: Call, command: Command, body: Any) -> Answer:
     name = call.path["name"]
+    origin = origin_of(call, ports.ids)
+    annotate(workflow_id=schedule_id(name), workflow_type=SCHEDULE_TYPE, ray_id=origin.ray_id)
     try:
         accepted = await ports.store.send(
             schedule_id(name),
@@ -182,7 +186,7 @@ async def _tell(ports: Ports, call: Call, command: Command, body: Any) -> Answer
             body=encode(body),
             message_id=call.headers.get("idempotency-key"),
             sent_at=ports.clock.now(),
-            origin=origin_of(call, ports.ids),
+            origin=origin,
         )
     except WorkflowNotFoundError:
         raise _not_found(name) from None

@@ -9,6 +9,7 @@ from handlers.calls import Answer, members, text, texts
 from handlers.operations import hint, message_id_of
 from handlers.origins import origin_of
 from handlers.problems import INVALID_BODY, INVALID_PARAMETER, Problem
+from handlers.traces import annotate
 
 if TYPE_CHECKING:
     from handlers.calls import Call
@@ -26,6 +27,7 @@ async def signal(ports: Ports, call: Call) -> Answer:
     named, message_id = text(given.get("id"), "id"), message_id_of(call)
     if None not in (named, message_id) and named != message_id:
         raise Problem(INVALID_PARAMETER, 'The member "id" and the Idempotency-Key differ; send one of them.')
+    origin = origin_of(call, ports.ids)
     sent = await ports.store.signal(
         workflow_type,
         texts(given.get("tags"), "tags"),
@@ -33,8 +35,9 @@ async def signal(ports: Ports, call: Call) -> Answer:
         body=encode(given.get("body")),
         message_id=message_id if named is None else named,
         sent_at=ports.clock.now(),
-        origin=origin_of(call, ports.ids),
+        origin=origin,
     )
+    annotate(workflow_id=sent.workflow_id, workflow_type=workflow_type, ray_id=origin.ray_id)
     await hint(ports, sent.workflow_id)
     told = {"message_id": sent.accepted.message_id, "duplicate": sent.accepted.duplicate}
     return Answer(status=202, value={"workflow_id": sent.workflow_id, **told})

@@ -6,6 +6,7 @@ It takes its ports as arguments and touches nothing else, so that a simulated wo
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
 from dataclasses import dataclass
@@ -33,14 +34,14 @@ from engine.keys import ERROR_KEY, STATE_KEY
 from engine.lifecycle import ENDED, WorkflowState
 from engine.limits import DEATHS_MAX
 from engine.values import StoredError, encode_error
-from handlers import failures, logs
+from handlers import failures, logs, traces
 from handlers.application import ApplicationBrokenError
 from handlers.forgetting import forget
 from handlers.publishing import Publisher
 from handlers.waking import Waker, wake_all
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Coroutine
+    from collections.abc import Collection, Coroutine, Iterator
 
     from adapters.alarms import Alarms
     from adapters.dynamodb.driver import DynamoDriver
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from handlers.application import WorkflowSource
     from handlers.invocation import Invocation, TurnLimits
     from handlers.publishing import Bus
+    from handlers.traces import Traces
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +83,7 @@ HEARTBEATS_PER_LEASE = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnPorts:
-    """What a turn acts on; without a ``bus`` what is published is in the store alone."""
+    """What a turn acts on; without a ``bus`` what is published is in the store alone. ``traces`` are told of it."""
 
     store: Store
     queue: WakeQueue
@@ -89,6 +91,7 @@ class TurnPorts:
     clock: Clock
     application: WorkflowSource
     bus: Bus | None = None
+    traces: Traces | None = None
 
 
 class Outcome(StrEnum):
@@ -140,10 +143,10 @@ async def take_turn(
         return Outcome.FAULT
     match claim:
         case Claimed(driver):
-            with logs.about(**driver.origin.known()):
+            with _about(ports, driver):
                 return await Turn(ports, limits, invocation, driver).take()
         case Unreadable(driver, reason):
-            with logs.about(**driver.origin.known()):
+            with _about(ports, driver):
                 return await Turn(ports, limits, invocation, driver).refuse(reason)
         case Purging() | Outlived():
             until = invocation.deadline_ms - limits.evict_margin_ms
@@ -153,6 +156,16 @@ async def take_turn(
         case Ended(told):
             await wake_all(ports.queue, told)
     return await _drop(ports, workflow_id, claim, alarms)
+
+
+@contextlib.contextmanager
+def _about(ports: TurnPorts, driver: DynamoDriver) -> Iterator[None]:
+    """Have every line of a turn, and its part of a trace, be found by what the workflow comes from."""
+    origin = driver.origin.known()
+    about = {"workflow_id": driver.workflow_id, "workflow_type": driver.type, **origin}
+    traced = contextlib.nullcontext() if ports.traces is None else ports.traces.subsegment("turn", **about)
+    with logs.about(**origin), traced:
+        yield
 
 
 async def _pass_on(ports: TurnPorts, workflow_id: str) -> Outcome:
@@ -377,3 +390,6 @@ class Turn:
         }
         is_odd = outcome in (Outcome.FAULT, Outcome.LEFT) or isinstance(self._error, OperatorError)
         logger.log(logging.ERROR if is_odd else logging.INFO, "run ended", extra=fields)
+        traces.annotate(outcome=outcome)
+        if is_odd:
+            traces.mark("fault")

@@ -121,6 +121,7 @@ async def turn_ports(wiring: Wiring) -> TurnPorts:
         clock=wiring.clock,
         application=wiring.application,
         bus=wiring.bus(),
+        traces=wiring.traces,
     )
 
 

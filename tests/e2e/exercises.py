@@ -28,12 +28,13 @@ ENDED_WITHIN_S = 20
 
 
 def grants(template: str) -> set[Grant]:
-    """Every action of every role of the template."""
+    """Every action of every role of the template, but for what a parameter alone adds."""
     found = set()
     for role, resource in read_template(template)["Resources"].items():
         if resource["Type"] == "AWS::IAM::Role":
             [policy] = resource["Properties"]["Policies"]
-            for statement in policy["PolicyDocument"]["Statement"]:
+            always = [each for each in policy["PolicyDocument"]["Statement"] if isinstance(each, dict)]
+            for statement in always:
                 actions = statement["Action"]
                 for action in [actions] if isinstance(actions, str) else actions:
                     found.add((role, statement.get("Sid", ""), action))

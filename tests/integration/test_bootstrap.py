@@ -48,6 +48,16 @@ def test_settings_read_the_environment_with_defaults_for_the_rest() -> None:
     assert settings.log_level == "DEBUG"
 
 
+def test_the_daemon_of_x_ray_is_told_nothing_unless_that_was_asked_for() -> None:
+    daemon = {"AWS_XRAY_DAEMON_ADDRESS": "169.254.100.1:2000"}
+    asked = [
+        Settings.from_environment({**ENVIRONMENT, **daemon, **more}).xray_daemon
+        for more in ({}, {"TORPOR_TRACING": "PassThrough"}, {"TORPOR_TRACING": "Active"})
+    ]
+    assert asked == ["", "", "169.254.100.1:2000"]
+    assert Settings.from_environment({**ENVIRONMENT, "TORPOR_TRACING": "Active"}).xray_daemon == ""
+
+
 @pytest.mark.parametrize(
     ("variables", "named"),
     [

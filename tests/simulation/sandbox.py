@@ -11,6 +11,7 @@ from adapters.sqs import WakeQueue
 from engine.ids import Ids
 from handlers.bootstrap import Settings, Wiring
 from handlers.process import Process
+from handlers.traces import Traces
 from handlers.worker import WorkerFunction
 from tests.simulation import bus, dynamo
 from tests.simulation.http import HttpFunction
@@ -98,6 +99,7 @@ class SimWiring(Wiring):
         self.process = sandbox.process
         self.clock = sandbox.clock
         self.ids = Ids(self.clock)
+        self.traces = Traces(self.clock, self.ids, header=lambda: None, daemon=self.settings.xray_daemon)
         self.application = world.application  # type: ignore[assignment]
         self._sandbox = sandbox
         services: dict[str, tuple[Service, tuple[str, ...]]] = {

@@ -39,6 +39,12 @@ def read_template(text: str) -> dict[str, Any]:
     return template
 
 
+def statements_of(policy: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The statements of a policy, those that stand there on a condition included."""
+    found = policy["PolicyDocument"]["Statement"]
+    return [each[1] if isinstance(each, list) else each for each in found]
+
+
 def _resources(template: Mapping[str, Any], kind: str) -> dict[str, Any]:
     return {
         name: resource["Properties"] for name, resource in template["Resources"].items() if resource["Type"] == kind

@@ -14,7 +14,7 @@ from handlers.turn import DIED
 from infra.local_stack import EXAMPLES, FUNCTIONS
 from infra.package import AWS_PLATFORM, AWS_PYTHON_VERSION
 from infra.place import ROOT, TEMPLATE, function
-from tests.tidy.template import read_template
+from tests.tidy.template import read_template, statements_of
 
 SAM: dict[str, Any] = read_template(TEMPLATE.read_text())
 RESOURCES: dict[str, Any] = SAM["Resources"]
@@ -37,8 +37,7 @@ FUNCTION_PROPERTIES = of_type("AWS::Serverless::Function")
 
 def statements(role: str) -> list[dict[str, Any]]:
     [policy] = RESOURCES[role]["Properties"]["Policies"]
-    found: list[dict[str, Any]] = policy["PolicyDocument"]["Statement"]
-    return found
+    return statements_of(policy)
 
 
 def actions(role: str) -> set[str]:
@@ -106,7 +105,8 @@ def test_no_role_may_do_everything_to_anything(role: str) -> None:
     for statement in statements(role):
         assert statement["Effect"] == "Allow"
         assert "*" not in str(statement["Action"])
-        assert statement["Resource"] != "*"
+        # X-Ray knows no resource of a trace.
+        assert statement["Resource"] != "*" or statement["Sid"] == "Traces"
 
 
 def test_each_function_may_do_what_it_does_and_no_more() -> None:
@@ -114,6 +114,25 @@ def test_each_function_may_do_what_it_does_and_no_more() -> None:
     assert "sqs:ReceiveMessage" not in actions("ApiRole") | actions("ResumeRole") | actions("SweeperRole")
     assert not {action for action in actions("SweeperRole") if action.startswith(("dynamodb:Put", "scheduler:"))}
     assert actions("SchedulerRole") == {"sqs:SendMessage"}
+
+
+def test_nothing_is_traced_and_nobody_may_trace_unless_that_is_asked_for() -> None:
+    tracing = PARAMETERS["Tracing"]
+    assert (tracing["Default"], tracing["AllowedValues"]) == ("PassThrough", ["PassThrough", "Active"])
+    assert SAM["Conditions"]["IsTraced"] == ["Tracing", "Active"]
+    common = SAM["Globals"]["Function"]
+    assert common["Tracing"] == common["Environment"]["Variables"]["TORPOR_TRACING"] == "Tracing"
+    traced = {name for name, function in FUNCTION_PROPERTIES.items() if function.get("Tracing", "Tracing") == "Tracing"}
+    assert traced == set(FUNCTION_PROPERTIES) - {"Sweeper"}
+    for name, role in of_type("AWS::IAM::Role").items():
+        [policy] = role["Policies"]
+        on_condition = [each for each in policy["PolicyDocument"]["Statement"] if isinstance(each, list)]
+        if name.removesuffix("Role") not in traced:
+            assert on_condition == []
+            continue
+        [[condition, statement, otherwise]] = on_condition
+        assert (condition, otherwise) == ("IsTraced", "AWS::NoValue")
+        assert statement["Action"] == ["xray:PutTelemetryRecords", "xray:PutTraceSegments"]
 
 
 def test_what_steps_may_do_is_given_to_the_worker_alone() -> None:
