@@ -23,14 +23,21 @@ GATED = """
         done.append("checked by " + await ctx.step("check", version))
 """
 
+PLACED = {
+    "    # Here the next build puts a step in.\n": '    done.append("put in by " + await ctx.v(2).step(version))\n',
+    "done.append(await ctx.step(version))  # the next build drops this one": 'await ctx.removed(original_type="step")',
+    "    # Here the next build checks the version.\n": '    done.append(f"way {await ctx.check_version(2)}")\n',
+}
+
 SECOND = {
     "    # Here the next build has a gate.\n": GATED,
     'done.append(await ctx.step("reserve", version))  # the next build sleeps instead': 'await ctx.sleep("reserve", 1)',
     '@workflow("forgotten")\n': "",
+    **PLACED,
 }
 """The second build's lines for those of the first."""
 
-THIRD = {"    # Here the next build has a gate.\n": GATED}
+THIRD = {"    # Here the next build has a gate.\n": GATED, **PLACED}
 """The third build has the gate, and neither mistake of the second."""
 
 
@@ -48,21 +55,25 @@ def deploy(stack: LocalStack, folder: Path, build: str, lines: dict[str, str]) -
 
 
 def test_three_builds_under_sleeping_workflows(local_stack: LocalStack, probe: Make, tmp_path: Path) -> None:
-    waiting, old, ungated, forgotten = before = [
-        probe(kind, f"{kind}-since-the-first") for kind in ("upgraded", "gated", "ungated", "forgotten")
+    waiting, old, ungated, placed, forgotten = before = [
+        probe(kind, f"{kind}-since-the-first") for kind in ("upgraded", "gated", "ungated", "placed", "forgotten")
     ]
     for workflow in before:
         workflow.started().wait_for("go")
 
     deploy(local_stack, tmp_path / "second", "second", SECOND)
     new = probe("gated", "gated-since-the-second").started()
-    new.wait_for("go")
-    for workflow in (*before, new):
+    placed_new = probe("placed", "placed-since-the-second").started()
+    for workflow in (new, placed_new):
+        workflow.wait_for("go")
+    for workflow in (*before, new, placed_new):
         assert workflow.send("go").status == 202
     assert waiting.output() == ["first", "second"]
     # Behind a gate each goes its own way; without one it is told where the code left its history.
     assert old.output() == ["first", "second"]
     assert new.output() == ["checked by second", "second", "second"]
+    assert placed.output() == ["first", "put in by second", "way 1", "first", "second"]
+    assert placed_new.output() == ["second", "put in by second", "way 2", "second", "second"]
     error = ungated.ending()["error"]
     assert error["name"] == "HistoryDivergedError"
     assert "'reserve'" in error["message"]

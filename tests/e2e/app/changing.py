@@ -28,6 +28,19 @@ async def ungated(ctx: Context, _plan: Plan) -> list[str]:
     return done
 
 
+@workflow("placed")
+async def placed(ctx: Context, _plan: Plan) -> list[str]:
+    """Its operations have no names; the next build puts one in, drops one and asks which way a workflow has gone."""
+    done = [await ctx.step(version)]
+    # Here the next build puts a step in.
+    done.append(await ctx.step(version))  # the next build drops this one
+    # Here the next build checks the version.
+    done.append(await ctx.step(version))
+    await ctx.queue.next(names=["go"])
+    done.append(await ctx.step(version))
+    return done
+
+
 @workflow("forgotten")
 async def forgotten(ctx: Context, _plan: Plan) -> str:
     """The next build does not know this type; the one after it does."""
