@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,13 @@ from engine.registry import Workflow
 
 SCHEDULE_PREFIX = "schedule:"
 """What the workflow id of a schedule begins with; no other workflow's does."""
+
+UNREACHABLE_ID = re.compile(
+    r"(^|.*/)\.{1,2}(/.*|$)|.*/messages/.*|.+/(output|history|wake|cancel|recover|replay)", re.DOTALL
+)
+"""Ids that an address cannot say: they would be read as another id and something to do with it."""
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def type_name(what: str, workflow: object) -> str:
@@ -49,13 +57,21 @@ def check_id(what: str, workflow_id: object) -> str:
 
 
 def new_id(what: str, workflow_id: object) -> str:
-    """``workflow_id``, where a workflow that authors start can have it.
+    """``workflow_id``, where a workflow that is started can have it.
 
     Raises:
         TypeError: it is no text.
-        InvalidIdError: it is empty or too long, or that of a schedule.
+        InvalidIdError: it is empty or too long, has a control character, is that of a schedule, or reads as another
+            address.
     """
     checked = check_id(what, workflow_id)
+    if _CONTROL.search(checked):
+        raise InvalidIdError(f"{what}: the workflow id {checked!r} holds a control character")
+    if UNREACHABLE_ID.fullmatch(checked):
+        raise InvalidIdError(
+            f"{what}: {checked!r} would be read as another id in an address: an id must not contain '/messages/' or "
+            "the segments . and .., nor end in the name of an operation, such as /output"
+        )
     if checked.startswith(SCHEDULE_PREFIX):
         raise InvalidIdError(f'{what}: {checked!r} would be a schedule: no other id begins with "{SCHEDULE_PREFIX}"')
     return checked

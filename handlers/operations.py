@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -12,9 +11,9 @@ from urllib.parse import quote
 from msgspec.structs import asdict
 
 from engine import inspect
-from engine.errors import DriverError, InvalidIdError, UnknownTypeError, WorkflowNotFoundError
+from engine.errors import DriverError, UnknownTypeError, WorkflowNotFoundError
 from engine.lifecycle import ENDED, WorkflowState
-from engine.reaching import SCHEDULE_PREFIX
+from engine.reaching import new_id
 from engine.schedules.identity import SCHEDULE_TYPE
 from engine.values import decode, decode_error, encode, fit_json, input_type
 from handlers import bodies
@@ -50,11 +49,6 @@ deletions, tried again and again, still fit."""
 RETRY_AFTER_S = 1
 """Seconds in ``Retry-After`` of an output that is not there yet. Design choice."""
 
-UNREACHABLE_ID = re.compile(
-    r"(^|.*/)\.{1,2}(/.*|$)|.*/messages/.*|.+/(output|history|wake|cancel|recover|replay)", re.DOTALL
-)
-"""Ids that an address cannot say: they would be read as another id and something to do with it."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
@@ -86,13 +80,7 @@ async def start(ports: Ports, call: Call) -> Answer:
     # Whoever names a start by the header alone means the same thing: once, whatever is repeated.
     named = text(body.get("id"), "id")
     workflow_id = call.headers.get("idempotency-key", ports.ids.new()) if named is None else named
-    if UNREACHABLE_ID.fullmatch(workflow_id):
-        raise InvalidIdError(
-            f'"{workflow_id}" would be read as another id in an address: an id must not contain "/messages/" or the '
-            "segments . and .., nor end in the name of an operation, such as /output."
-        )
-    if workflow_id.startswith(SCHEDULE_PREFIX):
-        raise InvalidIdError(f'"{workflow_id}" would be a schedule: no other id begins with "{SCHEDULE_PREFIX}".')
+    new_id("a start", workflow_id)
     unique, replace_failed = truth(body.get("unique"), "unique"), truth(body.get("replace_failed"), "replace_failed")
     if replace_failed and not unique:
         raise Problem(INVALID_BODY, '"replace_failed" says what "unique" does: give both, or neither.')

@@ -375,6 +375,8 @@ async def test_an_inserted_operation_has_a_place_and_a_dispatch_has_none() -> No
         (("echo", 1), {"id": 5}, TypeError, "a str, not 5"),
         (("echo", 1), {"id": ""}, InvalidIdError, "1 to 255 bytes"),
         (("echo", 1), {"id": "schedule:daily"}, InvalidIdError, "would be a schedule"),
+        (("echo", 1), {"id": "order-7/output"}, InvalidIdError, "would be read as another id"),
+        (("echo", 1), {"id": "order\n7"}, InvalidIdError, "holds a control character"),
         (("echo", 1), {"id": "wf-1"}, InvalidIdError, "workflow that dispatches"),
         (("echo", 1), {"tags": ["a"]}, TypeError, "mapping of texts"),
         (("echo", 1), {"tags": {"a": 1}}, TypeError, "write numbers as texts"),
