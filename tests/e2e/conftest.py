@@ -87,7 +87,7 @@ class Guarded:
 @pytest.fixture(scope="session")
 def guarded() -> Iterator[Guarded]:
     application = Application(modules=f"{APPLICATION.modules},errands", folder=APPLICATION.folder)
-    parameters = {"LeaseSeconds": "5"}
+    parameters = {"LeaseSeconds": "5", "Tracing": "Active"}
     with LocalStack.start(application=application, is_iam_enforced=True, parameters=parameters) as started:
         for role in MISREAD:
             let_schedule(started, role)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
+import itertools
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +12,11 @@ import pytest
 
 from infra.local_stack import FUNCTIONS
 from infra.ministack import wait
+from tests.xray_daemon import Daemon
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from infra.local_stack import LocalStack
     from tests.e2e.conftest import Guarded
 
@@ -22,6 +27,7 @@ ORDER = {
     "payment": "prompt",
 }
 
+IDS = ("ray_id", "request_id")
 ENDED_WITHIN_S = 60.0
 POLL_S = 0.5
 
@@ -116,3 +122,38 @@ def test_nobody_else_is_let_in(stack: LocalStack) -> None:
     connection.request("GET", "/workflows", headers={"Host": stack.api_host})
     assert connection.getresponse().status == http.client.FORBIDDEN
     connection.close()
+
+
+def test_a_call_and_the_turn_that_it_leads_to_are_traced(stack: LocalStack) -> None:
+    headers = {"X-Ray-Id": "checkout:17"}
+    with Daemon.listening() as daemon, daemon_of(stack, daemon.address):
+        started = call(stack, "POST", "/workflows/order", {"id": "traced", "input": ORDER}, **headers)
+        # Others may have their turns meanwhile; that of this one comes after its call.
+        ours = (document for _ in range(100) if is_about(document := daemon.told(), "traced"))
+        begun, turn = itertools.islice(ours, 2)
+    assert (begun["name"], turn["name"]) == ("POST /workflows/:id_or_type", "turn")
+    about = {"workflow_id": "traced", "workflow_type": "order", **{name: started[name] for name in IDS}}
+    assert about["ray_id"] == "checkout:17"
+    assert begun["annotations"] == about
+    assert turn["annotations"] == {**about, "outcome": "waiting"}
+    call(stack, "POST", "/workflows/traced/cancel")
+
+
+def is_about(document: dict[str, Any], workflow_id: str) -> bool:
+    return bool(document["annotations"].get("workflow_id") == workflow_id)
+
+
+@contextlib.contextmanager
+def daemon_of(stack: LocalStack, address: str) -> Iterator[None]:
+    """Have the functions find the daemon of X-Ray at ``address``, as Lambda itself would tell them."""
+    functions = stack.client("lambda")
+    names = [stack.outputs[output] for output in ("ApiFunction", "WorkerFunction")]
+    before = {name: functions.get_function_configuration(FunctionName=name)["Environment"] for name in names}
+    for name, environment in before.items():
+        variables = {**environment["Variables"], "AWS_XRAY_DAEMON_ADDRESS": address}
+        functions.update_function_configuration(FunctionName=name, Environment={"Variables": variables})
+    try:
+        yield
+    finally:
+        for name, environment in before.items():
+            functions.update_function_configuration(FunctionName=name, Environment=environment)
