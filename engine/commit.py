@@ -8,14 +8,35 @@ from engine.entry import Message
 from engine.lifecycle import WorkflowState
 
 
+class Retrying(Struct, frozen=True, kw_only=True):
+    """A step that has failed and will be tried again.
+
+    Attributes:
+        entry_id: where history has it.
+        location: its place in the workflow, such as ``orders/~3/charge``.
+        attempts: how many it has had, of ``attempts_max`` that it may have.
+        error: the text ``Name: message`` of the latest failure.
+        retry_at: when it is tried again, in integer milliseconds since the epoch.
+    """
+
+    entry_id: str
+    location: str
+    attempts: int
+    attempts_max: int
+    error: str
+    retry_at: int
+
+
 class Alarm(Struct, frozen=True):
     """A change of the alarm of ``workflow_id``: ``at`` is integer milliseconds since the epoch, or None to clear it.
 
-    A driver of one workflow alone needs no ``workflow_id``.
+    A driver of one workflow alone needs no ``workflow_id``. ``retrying`` are steps that it is set for, too: for people
+    to look at, and a driver may keep none of them.
     """
 
     at: int | None
     workflow_id: str = ""
+    retrying: tuple[Retrying, ...] = ()
 
 
 class Reply(Struct, frozen=True, kw_only=True):

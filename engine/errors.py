@@ -306,12 +306,14 @@ class ControlFlow(BaseException):
 class Yield(ControlFlow):
     """The run must wait; the subclasses say for what. Times are integer milliseconds since the epoch, UTC.
 
-    ``awaited`` are ids of other workflows, of which one's end is waited for too.
+    ``awaited`` are ids of other workflows, of which one's end is waited for too, ``failed`` the steps that are tried
+    again.
     """
 
     deadline: int | None = None
     names: tuple[str, ...] | None = None
     awaited: tuple[str, ...] = ()
+    failed: tuple[StepFailedError, ...] = ()
 
 
 class SleepError(Yield):
@@ -342,12 +344,30 @@ class WorkflowWaitError(Yield):
 
 
 class StepFailedError(Yield):
-    """A step failed and will be tried again at ``deadline``."""
+    """A step failed and will be tried again at ``deadline``: ``attempts`` it had, ``attempts_max`` (0: unknown) it may.
 
-    def __init__(self, step_name: str, attempts: int, deadline: int) -> None:
+    ``entry_id`` and ``location``, such as ``orders/~3/charge``, are where history has it, ``error`` is the text
+    ``Name: message`` of its latest failure.
+    """
+
+    def __init__(
+        self,
+        step_name: str,
+        attempts: int,
+        deadline: int,
+        *,
+        attempts_max: int = 0,
+        entry_id: str = "",
+        location: str = "",
+        error: str = "",
+    ) -> None:
         super().__init__(f'Step "{step_name}" failed (attempt {attempts})')
         self.step_name = step_name
         self.attempts = attempts
+        self.attempts_max = attempts_max
+        self.entry_id = entry_id
+        self.location = location or step_name
+        self.error = error
         self.deadline = deadline
 
 

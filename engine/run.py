@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import replace
 
 from engine import limits, values
-from engine.commit import Alarm
+from engine.commit import Alarm, Retrying
 from engine.errors import (
     CommitTooLarge,
     EvictedError,
@@ -33,6 +33,7 @@ from engine.scope import Scope
 from engine.signature import adapt
 from engine.storage import Storage
 from engine.turn import AbortEvent, Turn
+from engine.waits import failed_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -214,7 +215,7 @@ class Run:
 
     async def _store_sleep(self, turn: Turn, waits: Yield) -> None:
         self._storage.state = WorkflowState.SLEEPING
-        alarm = Alarm(waits.deadline, self.workflow_id)
+        alarm = self._alarm_of(waits)
         assert self._flusher is not None
         await self._flusher.landed()
         if self._storage.has_news():
@@ -233,12 +234,30 @@ class Run:
     async def _yielded(self, turn: Turn, signal: Yield) -> WorkflowResult[Any]:
         waits = turn.unwound or signal
         self._storage.state = WorkflowState.SLEEPING
-        await self._finish(Alarm(waits.deadline, self.workflow_id), waits)
+        await self._finish(self._alarm_of(waits), waits)
         return WorkflowResult(
             state=WorkflowState.SLEEPING,
             sleep_until=waits.deadline,
             waiting_for_messages=None if waits.names is None else list(waits.names),
             waiting_for_workflows=list(waits.awaited) or None,
+        )
+
+    def _alarm_of(self, waits: Yield) -> Alarm:
+        steps = sorted(failed_steps(waits), key=lambda step: step.deadline or 0)
+        return Alarm(
+            waits.deadline,
+            self.workflow_id,
+            tuple(
+                Retrying(
+                    entry_id=step.entry_id,
+                    location=step.location,
+                    attempts=step.attempts,
+                    attempts_max=step.attempts_max,
+                    error=step.error,
+                    retry_at=step.deadline or 0,
+                )
+                for step in steps
+            ),
         )
 
     async def _evicted(self, error: BaseException) -> WorkflowResult[Any]:

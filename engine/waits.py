@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from engine.errors import MessageWaitError, SleepError, WorkflowWaitError
+from engine.errors import MessageWaitError, SleepError, StepFailedError, WorkflowWaitError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,6 +32,19 @@ class Wait:
 
 def merge(signals: Iterable[Yield]) -> Yield | None:
     """Several yields as one: the earliest deadline, and the union of what is waited for; ``()`` is any name."""
+    signals = list(signals)
+    merged = _merged(signals)
+    if merged is not None:
+        merged.failed = tuple(step for signal in signals for step in failed_steps(signal))
+    return merged
+
+
+def failed_steps(signal: Yield) -> tuple[StepFailedError, ...]:
+    """The steps that ``signal`` waits to try again."""
+    return (signal,) if isinstance(signal, StepFailedError) else signal.failed
+
+
+def _merged(signals: Iterable[Yield]) -> Yield | None:
     deadlines: list[int] = []
     names: dict[str, None] = {}
     awaited: dict[str, None] = {}

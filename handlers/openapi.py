@@ -29,11 +29,46 @@ _ORIGIN: dict[str, Any] = {
 _INSTANT = {"type": "string", "format": "date-time"}
 _STATE = {"enum": [str(state) for state in WorkflowState]}
 _TAGS = {"type": "object", "additionalProperties": _TEXT}
+_INSTANT_OR_NULL = {"type": ["string", "null"], "format": "date-time"}
+_ATTEMPTS = {"type": "integer", "description": "How often it was begun; 0 where that is not counted."}
 _WORKFLOW = {"$ref": "#/components/schemas/Workflow"}
 
 
 def _object(required: Iterable[str] = (), **properties: Any) -> dict[str, Any]:
     return {"type": "object", "required": list(required), "properties": properties}
+
+
+_RETRYING = _object(
+    ["entry_id", "location", "attempts", "attempts_max", "error", "retry_at"],
+    entry_id=_TEXT,
+    location={**_TEXT, "description": "Its place in the workflow, such as `orders/~3/charge`."},
+    attempts={"type": "integer", "description": "Attempts that it has had."},
+    attempts_max={"type": "integer", "description": "Attempts that it may have."},
+    error={**_TEXT, "description": "The beginning of its latest failure."},
+    retry_at=_INSTANT,
+)
+_ENTRY = _object(
+    ["id", "location", "kind", "status", "attempts", "attempts_max", "error", "retry_at"],
+    id=_TEXT,
+    location=_TEXT,
+    kind=_TEXT,
+    status=_TEXT,
+    attempts=_ATTEMPTS,
+    attempts_max={
+        "type": ["integer", "null"],
+        "description": "Attempts that it may have; told of what `retrying` has.",
+    },
+    error={"type": ["string", "null"], "description": "Its latest failure."},
+    retry_at={**_INSTANT_OR_NULL, "description": "When it is tried again; told of what `retrying` has."},
+    value={"description": "Its output, state, body or deadline."},
+    details=_TEXT,
+    branches={"type": "array", "items": {"type": "object"}},
+    created_at=_INSTANT_OR_NULL,
+    last_attempt_at=_INSTANT_OR_NULL,
+    completed_at=_INSTANT_OR_NULL,
+    rolled_back_at=_INSTANT_OR_NULL,
+    rollback_error={"type": ["string", "null"]},
+)
 
 
 SCHEMAS: dict[str, dict[str, Any]] = {
@@ -79,13 +114,39 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     },
     "Started": _object(["id", "type", "created"], id=_TEXT, type=_TEXT, **_ORIGIN, created={"type": "boolean"}),
     "Workflow": _object(
-        ["id", "type", "state"],
+        [
+            "id",
+            "type",
+            "state",
+            "created_at",
+            "updated_at",
+            "wake_at",
+            "retrying",
+            "waiting_for",
+            "deaths",
+            "is_running",
+        ],
         id=_TEXT,
         type=_TEXT,
         state=_STATE,
         tags=_TAGS,
         **_ORIGIN,
         created_at=_INSTANT,
+        updated_at={**_INSTANT, "description": "The last commit."},
+        ended_at=_INSTANT_OR_NULL,
+        prune_at={**_INSTANT_OR_NULL, "description": "When its history, or all of it, is to be forgotten."},
+        pruned_at=_INSTANT_OR_NULL,
+        wake_at={**_INSTANT_OR_NULL, "description": "When it goes on, unless a message or an end comes first."},
+        wakes={"type": "integer", "description": "Claims so far."},
+        deaths={"type": "integer", "description": "Processes that died with it since the last commit."},
+        is_running={"type": "boolean", "description": "Whether a worker has it at this moment."},
+        document={"type": "object", "description": "What its activities have written; where it was asked for."},
+        retrying={
+            "type": "array",
+            "items": _RETRYING,
+            "description": "Steps that had failed and waited for another attempt when it last went to sleep; the first "
+            "three to be tried again.",
+        },
         waiting_for={**_TEXTS_OR_NULL, "description": "Names of messages; any where it is empty."},
         waiting_for_workflows={
             **_TEXTS_OR_NULL,
@@ -133,7 +194,16 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         id=_TEXT,
         is_gone={"type": "boolean", "description": "Whether nothing is left, so that the id can be used anew."},
     ),
-    "History": _object(["id", "entries"], id=_TEXT, entries={"type": "array", "items": {"type": "object"}}),
+    "History": _object(
+        ["id", "state", "workflow", "document", "pruned_at", "entries", "unreadable"],
+        id=_TEXT,
+        state=_STATE,
+        workflow={**_WORKFLOW, "description": "How it stands, as of the same commit."},
+        document={"type": "object", "description": "What its activities have written."},
+        pruned_at={**_INSTANT_OR_NULL, "description": "When its history was forgotten."},
+        entries={"type": "array", "items": _ENTRY},
+        unreadable={"type": "array", "items": {"type": "object"}, "description": "Stored pairs that cannot be read."},
+    ),
     "Problem": _object(
         ["type", "title", "status", "detail"],
         type={**_TEXT, "description": f"{problems.TYPE_PREFIX} and the kind's name."},

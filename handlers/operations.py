@@ -15,7 +15,7 @@ from engine.errors import DriverError, UnknownTypeError, WorkflowNotFoundError
 from engine.lifecycle import ENDED, WorkflowState
 from engine.reaching import new_id
 from engine.schedules.identity import SCHEDULE_TYPE
-from engine.values import decode, decode_error, encode, fit_json, input_type
+from engine.values import decode, encode, fit_json, input_type
 from handlers import bodies
 from handlers.application import ApplicationBrokenError
 from handlers.calls import Answer, instant, instant_ms, members, text, texts, truth, wait_for
@@ -23,16 +23,16 @@ from handlers.origins import origin_of, told_origin
 from handlers.problems import INVALID_BODY, INVALID_PARAMETER, Problem
 from handlers.traces import annotate
 from handlers.waking import wake_all
+from handlers.workflow_bodies import described, described_entry, ending
 
 if TYPE_CHECKING:
     from adapters.alarms import Alarms
-    from adapters.dynamodb.query import Description, Outcome, Page
+    from adapters.dynamodb.query import Description, Page
     from adapters.dynamodb.store import Store
     from adapters.sqs import WakeQueue
     from engine.commit import Pruning
     from engine.driver import Clock
     from engine.ids import Ids
-    from engine.inspect import Operation
     from engine.registry import Workflow
     from handlers.application import WorkflowSource
     from handlers.calls import Call
@@ -45,9 +45,6 @@ REPLAY_MEMBERS = frozenset({"entry_id"})
 PURGE_MARGIN_MS = 10_000
 """Milliseconds before its deadline by which a purge leaves the rest to a worker. Design choice: a page and its
 deletions, tried again and again, still fit."""
-
-RETRY_AFTER_S = 1
-"""Seconds in ``Retry-After`` of an output that is not there yet. Design choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +197,7 @@ def _tell_lost_hint(workflow_id: str, error: DriverError) -> None:
 async def list_workflows(ports: Ports, call: Call) -> Answer:
     """A page of workflows, and the cursor of the next one where there is more."""
     page = await (_tagged(ports, call) if call.tags() else _listed(ports, call))
-    return Answer(value={"workflows": [_described(found) for found in page.items], "cursor": page.cursor})
+    return Answer(value={"workflows": [described(found) for found in page.items], "cursor": page.cursor})
 
 
 async def _tagged(ports: Ports, call: Call) -> Page:
@@ -228,9 +225,7 @@ async def describe(ports: Ports, call: Call) -> Answer:
     """What is known of one workflow."""
     workflow_id, wants_document = call.path["id_or_type"], call.flag("document")
     found = await _found(ports, workflow_id)
-    known = _described(found)
-    # An item of its own, which is not read for nothing.
-    known["waiting_for_workflows"] = await ports.store.awaited(workflow_id) if found.awaits_others else None
+    known = await _with_awaited(ports, found)
     if wants_document:
         known["document"] = inspect.describe(await ports.store.history(workflow_id)).document
     return Answer(value=known)
@@ -246,51 +241,37 @@ async def output(ports: Ports, call: Call) -> Answer:
         return found if found.state in ENDED else None
 
     await wait_for(ports.clock, call, look, wait_s=call.wait_s())
-    return _ending(workflow_id, await ports.store.outcome(workflow_id))
-
-
-def _ending(workflow_id: str, outcome: Outcome) -> Answer:
-    value: dict[str, Any] = {"id": workflow_id, "state": str(outcome.state)}
-    match outcome.state:
-        case WorkflowState.COMPLETED:
-            return Answer(value={**value, "output": None if outcome.output is None else decode(outcome.output)})
-        case WorkflowState.FAILED:
-            return Answer(value={**value, "error": _error(outcome.error)})
-        case WorkflowState.CANCELLED:
-            return Answer(value=value)
-    return Answer(status=202, value=value, headers={"retry-after": str(RETRY_AFTER_S)})
-
-
-def _error(stored: bytes | None) -> dict[str, Any] | None:
-    if stored is None:
-        return None
-    error = decode_error(stored)
-    # Not the stack: where the code lies on disk is nothing for a caller.
-    return {"name": error.name, "message": error.message, "metadata": error.metadata or {}}
+    return ending(workflow_id, await ports.store.outcome(workflow_id))
 
 
 async def history(ports: Ports, call: Call) -> Answer:
-    """Every recorded operation of a workflow, in the order of creation."""
-    told = inspect.describe(await ports.store.history(call.path["id"]))
-    # Where there is none, HEAD tells whether it was forgotten.
-    pruned_at = None if told.operations else (await _found(ports, call.path["id"])).pruned_at
-    entries = [_entry(operation) for operation in sorted(told.operations, key=lambda operation: operation.id)]
+    """Every recorded operation of a workflow, in the order of creation, and how it stands, as of the same commit."""
+    workflow_id = call.path["id"]
+    found, pairs = await ports.store.look(workflow_id)
+    told = inspect.describe(pairs)
+    retrying = {step.entry_id: step for step in found.retrying}
+    entries = [
+        described_entry(operation, retrying.get(operation.id))
+        for operation in sorted(told.operations, key=lambda operation: operation.id)
+    ]
     unreadable = [asdict(pair) for pair in told.unreadable]
     return Answer(
         value={
-            "id": call.path["id"],
+            "id": workflow_id,
             "state": told.state,
+            "workflow": await _with_awaited(ports, found),
             "document": told.document,
-            "pruned_at": instant(pruned_at),
+            "pruned_at": instant(None if told.operations else found.pruned_at),
             "entries": entries,
             "unreadable": unreadable,
         }
     )
 
 
-def _entry(operation: Operation) -> dict[str, Any]:
-    told = {name: value for name, value in asdict(operation).items() if name not in {"key", "depth", "has_value"}}
-    return {**told, "branches": [asdict(branch) for branch in operation.branches]}
+async def _with_awaited(ports: Ports, found: Description) -> dict[str, Any]:
+    # An item of its own, which is not read for nothing.
+    awaited = await ports.store.awaited(found.workflow_id) if found.awaits_others else None
+    return {**described(found), "waiting_for_workflows": awaited}
 
 
 async def _found(ports: Ports, workflow_id: str) -> Description:
@@ -299,26 +280,6 @@ async def _found(ports: Ports, workflow_id: str) -> Description:
         raise WorkflowNotFoundError(f"no workflow has the id {workflow_id!r}")
     annotate(workflow_id=workflow_id, workflow_type=found.type, ray_id=found.origin.ray_id)
     return found
-
-
-def _described(found: Description) -> dict[str, Any]:
-    return {
-        "id": found.workflow_id,
-        "type": found.type,
-        "state": str(found.state),
-        "tags": found.tags,
-        **told_origin(found.origin),
-        "created_at": instant(found.created_at),
-        "updated_at": instant(found.updated_at),
-        "ended_at": instant(found.ended_at),
-        "prune_at": instant(found.prune_at),
-        "pruned_at": instant(found.pruned_at),
-        "wake_at": instant(found.wake_at),
-        "waiting_for": None if found.waiting_for is None else list(found.waiting_for),
-        "wakes": found.wakes,
-        "deaths": found.deaths,
-        "is_running": found.is_running,
-    }
 
 
 # --- telling it what to do ----------------------------------------------------------------------------------------
@@ -346,10 +307,10 @@ async def cancel(ports: Ports, call: Call) -> Answer:
             _tell_lost_hint(call.path["id"], error)
     found = await _found(ports, call.path["id"])
     if found.state in ENDED:
-        return Answer(value=_described(found))
+        return Answer(value=described(found))
     # It is being undone, and ends when that is done.
     await hint(ports, call.path["id"])
-    return Answer(status=202, value=_described(found))
+    return Answer(status=202, value=described(found))
 
 
 async def purge(ports: Ports, call: Call) -> Answer:
@@ -380,4 +341,4 @@ async def replay(ports: Ports, call: Call) -> Answer:
 
 async def _told(ports: Ports, call: Call) -> Answer:
     await hint(ports, call.path["id"])
-    return Answer(status=202, value=_described(await _found(ports, call.path["id"])))
+    return Answer(status=202, value=described(await _found(ports, call.path["id"])))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.clock import SystemClock
 from engine.lifecycle import ENDED
-from infra import history_view, many, redrive
+from infra import history_view, many, now_view, redrive
 from infra.api_client import segment
 from infra.asking import ask, encoded, find, listed, tell, told_error, value_of
 from infra.fault import CalledWronglyError, DeployError
@@ -104,7 +104,11 @@ def get(arguments: Namespace) -> None:
         return
     width = max(map(len, known), default=0)
     for name, value in known.items():
-        print(f"{name:<{width}}  {short(value)}")
+        # What steps wait for is told below, in words.
+        if name != "retrying":
+            print(f"{name:<{width}}  {short(value)}")
+    for line in now_view.lines(known, SystemClock().now()):
+        print(f"{'now':<{width}}  {short(line)}")
     if known.get("state") == "failed":
         # Whole: it is what whoever asks this wants to know.
         first, *more = lines_of(told_error(_ending(api, arguments.id, 0))).split("\n")
@@ -141,6 +145,8 @@ def history(arguments: Namespace) -> None:
             history_view.rows(told["entries"], told.get("state")),
             (*history_view.COLUMNS, *(["id"] if arguments.ids else [])),
         )
+        for line in now_view.lines(told.get("workflow") or {}, SystemClock().now()):
+            print(f"now: {short(line)}")
 
 
 def order(arguments: Namespace) -> None:

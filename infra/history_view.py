@@ -28,7 +28,7 @@ def rows(entries: Sequence[Mapping[str, Any]], state: str | None = None) -> list
             "location": entry.get("location"),
             "kind": entry.get("kind"),
             "status": _status(entry, is_over=state in ENDED),
-            "attempts": entry.get("attempts") or None,
+            "attempts": _attempts(entry),
             "began": _began(_instant(entry.get("created_at"))),
             "took": _took(_instant(entry.get("created_at")), _instant(entry.get("completed_at"))),
             "result": _result(entry),
@@ -45,8 +45,17 @@ def _status(entry: Mapping[str, Any], *, is_over: bool) -> Any:
     status = entry.get("status")
     if is_over and status in UNDER_WAY:
         return "unfinished"
+    if status == "failed" and entry.get("kind") == "step" and not is_over:
+        # One that will not be tried again is exhausted.
+        return "retrying"
     # What is tried once has no retries that could run out.
     return "failed" if status == "exhausted" and (entry.get("attempts") or 0) <= 1 else status
+
+
+def _attempts(entry: Mapping[str, Any]) -> Any:
+    """How often it was begun, of how often where that is known."""
+    attempts, most = entry.get("attempts") or None, entry.get("attempts_max")
+    return f"{attempts} of {most}" if attempts and most else attempts
 
 
 def _result(entry: Mapping[str, Any]) -> Any:
@@ -54,6 +63,8 @@ def _result(entry: Mapping[str, Any]) -> Any:
     for name in ("rollback_error", "error"):
         if entry.get(name):
             return entry[name]
+    if entry.get("kind") == "sleep":
+        return entry.get("details")
     if entry.get("value") is not None:
         return entry["value"]
     if entry.get("kind") == "message":

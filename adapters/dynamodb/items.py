@@ -18,7 +18,9 @@ from adapters.dynamodb.limits import (
     TYPE_BYTES_MAX,
 )
 from adapters.dynamodb.origins import decode_origin, encode_origin
+from adapters.dynamodb.retrying import decode_retrying, encode_retrying
 from adapters.dynamodb.schema import DUE_AT, DUE_SHARD, LIST_AT, LIST_TYPE, PARTITION_KEY, SORT_KEY, TTL
+from engine.commit import Retrying
 from engine.entry import Message
 from engine.errors import InvalidIdError
 from engine.lifecycle import ENDED, WorkflowState
@@ -26,6 +28,7 @@ from engine.origin import UNKNOWN, Origin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
 
 HEAD = "HEAD"
 INBOX = "INBOX"
@@ -80,6 +83,7 @@ class Head(Struct, frozen=True, kw_only=True):
         snapshot_seq: commits up to this one are folded into ``snapshot_parts`` SNAP items; 0 where none are.
         log_items: how many LOG items were ever written; ``folded_items`` of them are folded into the snapshot.
         wake_at: the alarm, ``due_at`` when someone must look, ``schedule_at`` when a schedule was set to go off.
+        retrying: steps that had failed and waited for another attempt when it last yielded, the first ones.
         waiting: the message names waited for, ``()`` for any; None where none is.
         deaths: claims since the last commit whose holder never released.
         wakes: claims so far.
@@ -112,6 +116,7 @@ class Head(Struct, frozen=True, kw_only=True):
     schedule_at: int | None = None
     due_at: int | None = None
     waiting: tuple[str, ...] | None = None
+    retrying: tuple[Retrying, ...] = ()
     deaths: int = 0
     wakes: int = 0
     created_at: int
@@ -248,6 +253,8 @@ def encode_head(head: Head) -> Item:
         item["tags"] = {"M": {name: text(value) for name, value in head.tags.items()}}
     if head.waiting is not None:
         item["waiting"] = {"L": [text(name) for name in head.waiting]}
+    if head.retrying:
+        item["retrying"] = encode_retrying(head.retrying)
     return item
 
 
@@ -281,6 +288,7 @@ def decode_head(item: Item) -> Head:
         schedule_at=optional_integer(item, "schedule_at"),
         due_at=None if _is_kept(item) else optional_integer(item, DUE_AT),
         waiting=None if waiting is None else tuple(name["S"] for name in waiting["L"]),
+        retrying=decode_retrying(item.get("retrying")),
         deaths=integer(item, "deaths"),
         wakes=integer(item, "wakes"),
         created_at=integer(item, "created_at"),

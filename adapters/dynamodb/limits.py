@@ -83,6 +83,13 @@ START_TRIES_MAX = 5
 REPLANS_MAX = 5
 """How often a commit is planned anew whose surroundings changed since it was planned. Design choice."""
 
+RETRYING_TOLD_MAX = 3
+"""Steps that are tried again of which HEAD tells, those that are the first to be. Design choice: HEAD is rewritten with
+every commit, and history has them all."""
+
+RETRYING_ERROR_CHARACTERS = 120
+"""Characters of such a step's error, and of its location, that HEAD keeps. Design choice: history has them whole."""
+
 NOTES_AT_ONCE = 16
 """Workflows with which a waiter is noted at a time. Design choice."""
 

@@ -45,6 +45,7 @@ from adapters.dynamodb.limits import (
     TRANSACTION_BYTES_MAX,
     TRANSACTION_RESERVE_BYTES,
 )
+from adapters.dynamodb.retrying import told
 from adapters.dynamodb.schema import TTL
 from adapters.dynamodb.tags import found_actions
 from adapters.dynamodb.tail import tail_item
@@ -171,13 +172,19 @@ def next_head(turn: Turn, commit: Commit) -> Head:
             wake_at=None,
             schedule_at=None,
             waiting=None,
+            retrying=(),
             **({} if head.state in ENDED else _end(commit.pruning, now)),
         )
     after = replace(after, ended_at=None, prune="", prune_at=None, pruned_at=None, waited=0)
     if commit.yields:
-        schedule_at = schedule_ms(wake_at, now)
         return replace(
-            after, owner=None, lease_until=None, due_at=wake_at, schedule_at=schedule_at, waiting=commit.names
+            after,
+            owner=None,
+            lease_until=None,
+            due_at=wake_at,
+            schedule_at=schedule_ms(wake_at, now),
+            waiting=commit.names,
+            retrying=told(commit.alarm.retrying if commit.alarm else ()),
         )
     return with_lease(after, turn.lease, now)
 

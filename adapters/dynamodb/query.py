@@ -28,6 +28,7 @@ from adapters.dynamodb.items import (
 )
 from adapters.dynamodb.reading import read_partition
 from adapters.dynamodb.schema import DUE_AT, DUE_INDEX, DUE_SHARD, LIST_AT, LIST_INDEX, LIST_TYPE, PARTITION_KEY
+from engine.commit import Retrying
 from engine.errors import InvalidIdError, WorkflowNotFoundError
 from engine.keys import ERROR_KEY, OUTPUT_KEY
 from engine.lifecycle import WorkflowState
@@ -50,7 +51,7 @@ class Description(Struct, frozen=True, kw_only=True):
     the history was.
     ``waiting_for`` are the message names waited for, ``()`` for any and None for none; ``awaits_others`` says that it
     waits for ends of other workflows, which ``awaited`` tells. ``is_running`` says that somebody holds the lease, and
-    it has not run out.
+    it has not run out. ``retrying`` are the first of the steps that waited for another attempt when it last yielded.
     """
 
     workflow_id: str
@@ -63,6 +64,7 @@ class Description(Struct, frozen=True, kw_only=True):
     wake_at: int | None
     waiting_for: tuple[str, ...] | None
     awaits_others: bool
+    retrying: tuple[Retrying, ...]
     wakes: int
     deaths: int
     seq: int
@@ -107,6 +109,7 @@ def describe_head(head: Head, now: int) -> Description:
         wake_at=head.wake_at,
         waiting_for=head.waiting,
         awaits_others=head.waits_seq > 0,
+        retrying=head.retrying,
         wakes=head.wakes,
         deaths=head.deaths,
         seq=head.seq,

@@ -214,6 +214,15 @@ class Store:
         _, fold = await query.read_history(self._connection.table, workflow_id)
         return fold.under(b"")
 
+    async def look(self, workflow_id: str) -> tuple[Description, Pairs]:
+        """What is known of a workflow, and every stored pair as of the same commit, sorted by key bytes.
+
+        Raises:
+            WorkflowNotFoundError: there is no such workflow.
+        """
+        head, fold = await query.read_history(self._connection.table, workflow_id)
+        return query.describe_head(head, self._connection.clock.now()), fold.under(b"")
+
     async def outcome(self, workflow_id: str) -> Outcome:
         """State, output and error as of one commit; ``WorkflowNotFoundError`` where there is no such workflow."""
         return await query.outcome(self._connection.table, workflow_id)

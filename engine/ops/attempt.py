@@ -25,7 +25,7 @@ from engine.errors import (
     StepTimeoutError,
 )
 from engine.hooks import StepErrorEvent, error_info, error_text, tamed
-from engine.location import spell
+from engine.location import render, spell
 from engine.retry import RetryPolicy
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ class Attempt:
         factor = jitter(self.policy, self.entry.id, self.number)
         retry_at = self.started_at + retry.backoff_ms(self.policy.retry, self.number, factor)
         await report(self.turn, self.name, error, self.number, self.policy, retry_at=retry_at)
-        await self.turn.park(StepFailedError(self.name, self.number, retry_at))
+        await self.turn.park(failed(self.scope, self.name, self.entry, self.number, self.policy, retry_at))
         return False
 
     async def _final(self, error: Exception, text: str, *, is_final: bool) -> Exception:
@@ -305,6 +305,22 @@ def claimed(error: StepError | RollbackError, name: str, attempts: int) -> StepE
         plain.step_name, plain.attempts, plain.__cause__ = name, attempts, error
         return plain
     return error
+
+
+def failed(scope: Scope, name: str, entry: Entry, attempts: int, policy: StepPolicy, retry_at: int) -> StepFailedError:
+    """The wait of a step for its next attempt at ``retry_at`` (milliseconds), with all that it is known by."""
+    storage = scope.turn.storage
+    metadata = storage.find_metadata(entry.id)
+    location = render(entry.location, storage.names)
+    return StepFailedError(
+        name,
+        attempts,
+        retry_at,
+        attempts_max=policy.retry.max_retries + 1,
+        entry_id=entry.id,
+        location=location,
+        error="" if metadata is None else metadata.error or "",
+    )
 
 
 async def report(

@@ -14,11 +14,10 @@ from engine.errors import (
     RollbackError,
     StepError,
     StepExhaustedError,
-    StepFailedError,
     StepTimeoutError,
 )
 from engine.hooks import error_text, parse_error
-from engine.ops.attempt import Attempt, claimed, jitter, report, returns
+from engine.ops.attempt import Attempt, claimed, failed, jitter, report, returns
 from engine.ops.failures import critical_class, made_again
 from engine.ops.rollback import Undo
 
@@ -158,7 +157,8 @@ async def _go_on(
                 raise error
             case BackOff(until):
                 scope.frontier()
-                await turn.park(StepFailedError(name, metadata.attempts if metadata else 0, until))
+                assert entry is not None
+                await turn.park(failed(scope, name, entry, metadata.attempts if metadata else 0, policy, until))
             case Run(attempt):
                 scope.act(is_step=True)
                 await turn.before_acting()

@@ -54,3 +54,22 @@ def test_a_message_without_a_body_is_named() -> None:
     details = "message go with the id 0192-abc"
     assert row(kind="message", details=details, value=None)["result"] == "message go, no body"
     assert row(kind="message", details=details, value=0)["result"] == 0
+
+
+def test_a_step_that_is_tried_again_says_which_attempt_of_how_many_it_had() -> None:
+    failed: dict[str, Any] = {"status": "failed", "attempts": 2, "attempts_max": 5, "error": "OSError: no"}
+    assert row(**failed)["status"] == "retrying"
+    assert (row(**failed)["attempts"], row(**failed)["result"]) == ("2 of 5", "OSError: no")
+    assert row(**{**failed, "attempts_max": None})["attempts"] == 2
+    assert row("cancelled", **failed)["status"] == "failed"
+    assert row(kind="join", status="failed")["status"] == "failed"
+
+
+def test_a_sleep_says_until_when_it_is() -> None:
+    sleep: dict[str, Any] = {
+        "kind": "sleep",
+        "status": "pending",
+        "details": "until 2026-03-01 10:00:00.000",
+        "value": "2026",
+    }
+    assert row(**sleep)["result"] == "until 2026-03-01 10:00:00.000"
