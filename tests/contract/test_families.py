@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from engine import Context, WorkflowState, run_workflow
@@ -68,3 +69,42 @@ async def test_hundreds_of_signals_at_once(ministack_place: Place) -> None:
     assert (await run(ministack_place, "signaller", signaller)).output == CHILDREN
     messages = [name for name in await ministack_place.items("target") if name.startswith("MSG#")]
     assert len(messages) == CHILDREN
+
+
+async def test_fifty_at_once_have_one_child_where_it_is_unique(ministack_place: Place) -> None:
+    """Each has its message in the inbox of the one that is there, whoever started it."""
+
+    async def asks(ctx: Context, _given: Any) -> str:
+        shared = await ctx.dispatch("keeper", tags={"shop": "7"}, unique=True)
+        await ctx.signal("here I am", ctx.workflow_id, to=shared)
+        return str(shared)
+
+    place = ministack_place
+    names = [f"asks-{number}" for number in range(50)]
+    for workflow_id in names:
+        await place.store.start(workflow_id=workflow_id, type="order", input=encode(None))
+    results = await asyncio.gather(*(run(place, workflow_id, asks) for workflow_id in names))
+    [keeper] = {result.output for result in results}
+    messages = [name for name in await place.items(keeper) if name.startswith("MSG#")]
+    assert len(messages) == len(names)
+
+
+async def test_each_of_hundreds_of_targets_gets_its_signal_once(ministack_place: Place) -> None:
+    async def tells(ctx: Context, _given: Any) -> int:
+        async def one(ctx: Context, number: int) -> bool:
+            return await ctx.signal("news", number, to=f"target-{number}")
+
+        return sum(await ctx.map("all", range(CHILDREN), one, concurrency=CHILDREN))
+
+    place = ministack_place
+    await place.store.start(workflow_id="tells", type="order", input=encode(None))
+    for number in range(CHILDREN):
+        await place.store.start(workflow_id=f"target-{number}", type="order", input=encode(None))
+    place.client.calls.clear()
+    assert (await run(place, "tells", tells)).output == CHILDREN
+    sizes = [len(sent["TransactItems"]) for sent in place.client.sent("transact_write_items")]
+    assert max(sizes) <= 100
+    assert len(sizes) < 20
+    for number in range(CHILDREN):
+        items = await place.items(f"target-{number}")
+        assert len([name for name in items if name.startswith("MSG#")]) == 1
