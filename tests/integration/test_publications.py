@@ -64,6 +64,9 @@ def test_what_is_published_reaches_whoever_has_a_rule_on_the_bus(driven: Driven,
     details = sorted((event["detail"] for event in found), key=lambda detail: detail["body"]["number"])
     assert [detail["body"]["number"] for detail in details] == list(range(12))
     assert {detail["workflow_id"] for detail in details} == {"order-1"}
+    known = driven.http.get("/workflows/order-1").value
+    assert known["request_id"]
+    assert {(detail["ray_id"], detail["request_id"]) for detail in details} == {(known["ray_id"], known["request_id"])}
     assert len({detail["id"] for detail in details}) == 12
 
 
