@@ -56,10 +56,12 @@ async def create(ports: Ports, call: Call) -> Answer:
                 input=encode(spec),
                 tags=tags,
                 origin=origin_of(call, ports.ids),
+                # Its messages mean the same to whichever schedule has the name.
+                may_follow=True,
             )
         except StartConflictError:
-            detail = f"another schedule {name!r} was created just now, or the last one is being deleted for a minute"
-            raise Problem(SCHEDULE_CONFLICT, f"{detail} or so: look at it, or create it again then") from None
+            detail = f"another schedule {name!r} was created just now, or much of the last one is still to be deleted"
+            raise Problem(SCHEDULE_CONFLICT, f"{detail}: look at it, or create it again in a minute") from None
         await operations.hint(ports, workflow_id)
         found, schedule = await _read(ports, name)
         return Answer(
@@ -191,13 +193,18 @@ async def _tell(ports: Ports, call: Call, command: Command, body: Any) -> Answer
     except WorkflowNotFoundError:
         raise _not_found(name) from None
     except WorkflowEndedError:
-        raise _ended(name) from None
+        # One that is being deleted is nothing that could be deleted first.
+        is_there = await ports.store.describe(schedule_id(name)) is not None
+        raise (_ended(name) if is_there else _not_found(name)) from None
     await operations.hint(ports, schedule_id(name))
     return Answer(status=202, value={"message_id": accepted.message_id, "duplicate": accepted.duplicate})
 
 
 async def delete(ports: Ports, call: Call) -> Answer:
-    """End a schedule and delete it: 200 when nothing is left of it, 202 while the rest is; its runs go on."""
+    """End a schedule and delete it: 200 when nothing is left of it, 202 while the rest is; its runs go on.
+
+    Either way its name is free.
+    """
     name = call.path["name"]
     found, _ = await _read(ports, name)
     at_workflow = replace(call, path={"id": found.workflow_id, "id_or_type": found.workflow_id}, query={})

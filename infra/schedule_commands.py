@@ -166,8 +166,8 @@ def update(arguments: Namespace) -> None:
 def delete(arguments: Namespace) -> None:
     """``torpor schedule delete``."""
     told = ask(find(arguments), "DELETE", _at(arguments))
-    gone = "gone" if told["is_gone"] else "ended; its name is free in about a minute"
-    tell(arguments, told, f"{arguments.name}  {gone}")
+    # What is left of it, for a minute, is in nobody's way.
+    tell(arguments, told, f"{arguments.name}  gone")
 
 
 def _post(arguments: Namespace, what: str, body: Any) -> None:

@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from adapters.alarms import schedule_ms
 from adapters.dynamodb import log
-from adapters.dynamodb.expressions import Condition, binary, put_action
-from adapters.dynamodb.items import Head, check_id, check_tags, check_type, digest, encode_head, key, log_key
+from adapters.dynamodb.expressions import Change, Condition, binary, number, put_action, update_action
+from adapters.dynamodb.items import INBOX, Head, check_id, check_tags, check_type, digest, encode_head, key, log_key
 from adapters.dynamodb.limits import VALUE_BYTES_MAX
 from adapters.dynamodb.origins import check_origin
 from adapters.dynamodb.tags import tag_items, take_place
@@ -31,6 +31,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
         head: HEAD of the new workflow.
         parts: its input, as the items of its log.
         may_replace: where it is unique: one that has failed does not stand in its way.
+        former: the HEAD, left alone with its INBOX by a purge, that it takes the place of; None where the id is free.
         replaced: the workflow whose place it takes, because that one has failed; None where the place is free.
     """
 
@@ -38,6 +39,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
     parts: list[bytes]
     may_replace: bool = False
     replaced: str | None = None
+    former: Head | None = None
 
     @property
     def size(self) -> int:
@@ -46,15 +48,23 @@ class Beginning(Struct, frozen=True, kw_only=True):
         return sum(map(len, self.parts)) + tags * (1 + len(self.head.tags))
 
     def guarded(self) -> list[Action]:
-        """The actions that may be refused: HEAD, which must not be there, and its place where it is unique."""
-        put = put_action(encode_head(self.head), Condition("attribute_not_exists(#pk)"))
+        """The actions that may be refused: HEAD, whose key must be free, and its place where it is unique."""
+        is_free = Condition("attribute_not_exists(#pk)")
+        if self.former is not None:
+            is_free = Condition(
+                "#epoch = :former AND attribute_exists(#purging_at)", {":former": number(self.former.epoch)}
+            )
+        put = put_action(encode_head(self.head), is_free)
         return [put, *(take_place(self.head, self.replaced) if self.head.is_unique else [])]
 
     def rest(self) -> list[Action]:
-        """The actions that are never refused: the input, and an item for each tag."""
+        """The actions that are never refused: the input, an item for each tag, and an inbox that opens again."""
         workflow_id, seq = self.head.workflow_id, self.head.seq
         logs = [{**key(workflow_id, log_key(seq, part)), "b": binary(data)} for part, data in enumerate(self.parts)]
-        return [put_action(item) for item in (*logs, *tag_items(self.head))]
+        puts = [put_action(item) for item in (*logs, *tag_items(self.head))]
+        if self.former is None:
+            return puts
+        return [*puts, update_action(key(workflow_id, INBOX), Change(removes=("closed", "waited", "told")))]
 
 
 def begin(

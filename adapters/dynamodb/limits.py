@@ -115,6 +115,10 @@ OUTSTANDING_MAX_MS = 60_000
 ALARM_EARLY_MS = 1_000
 """How early an alarm may come. Source: SQS delays messages by whole seconds, and ours are rounded down."""
 
+SUCCESSION_MS = 5_000
+"""Milliseconds for which a start deletes what is left of a workflow under its id, before it is refused. Design choice:
+some thousand items, and a caller waits."""
+
 PURGE_LOOK_MS = 60_000
 """How long a purge is left to whoever began it, before the sweeper has somebody go on. Design choice."""
 

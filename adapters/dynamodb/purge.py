@@ -88,20 +88,42 @@ async def purge(
     check_id(workflow_id)
     condition = _outlived(connection.clock.now()) if is_outlived else _IS_BEGUN if is_begun else _HAS_ENDED
     head = await _mark(connection, workflow_id, condition)
-    if head.is_unique and head.state is WorkflowState.FAILED:
-        await _leave_place(connection, head)
-    # Before their notes go with everything else.
-    told = tuple(await tell_waiters(connection.table, head, connection.clock.now()) if head.waited else ())
-    async for batch in _batches(connection, workflow_id):
-        await _delete(connection, head, batch)
-        if until is not None and connection.clock.now() >= until:
-            return Purge(connection.clock.now(), told)
+    told, is_empty = await _empty(connection, head, until)
+    if not is_empty:
+        return Purge(connection.clock.now(), told)
     last_word_at = (head.ended_at or head.updated_at) + OUTSTANDING_MAX_MS
     if connection.clock.now() < last_word_at:
         # An alarm may come a little early; then the mark would be written again and again until the time is there.
         return Purge(last_word_at + ALARM_EARLY_MS, told)
     await _delete_head(connection, head)
     return Purge(None, told)
+
+
+async def vacate(connection: Connection, workflow_id: str, *, until: int) -> Head | None:
+    """Go on with a purge until HEAD and INBOX are all that is left; HEAD then, None where ``until`` came first.
+
+    Whoever takes the id over is held to that HEAD: nobody else has gone on with the purge, or taken it over, since.
+
+    Raises:
+        WorkflowNotFoundError, WorkflowNotEndedError: it is gone, or another one has the id; nothing was written.
+        FencedError: somebody else purges it.
+    """
+    head = await _mark(connection, workflow_id, _IS_BEGUN)
+    _, is_empty = await _empty(connection, head, until)
+    return head if is_empty else None
+
+
+async def _empty(connection: Connection, head: Head, until: int | None) -> tuple[tuple[str, ...], bool]:
+    """Delete all but HEAD and INBOX: who is due because of it, and whether that came to its end before ``until``."""
+    if head.is_unique and head.state is WorkflowState.FAILED:
+        await _leave_place(connection, head)
+    # Before their notes go with everything else.
+    told = tuple(await tell_waiters(connection.table, head, connection.clock.now()) if head.waited else ())
+    async for batch in _batches(connection, head.workflow_id):
+        await _delete(connection, head, batch)
+        if until is not None and connection.clock.now() >= until:
+            return told, False
+    return told, True
 
 
 def _outlived(now: int) -> Condition:

@@ -13,6 +13,7 @@ from adapters.dynamodb.errors import ConditionFailedError, TransactionRefusedErr
 from adapters.dynamodb.expressions import Change, Condition
 from adapters.dynamodb.items import HEAD, TYPES_KEY, Head, decode_head, key
 from adapters.dynamodb.limits import START_TRIES_MAX
+from adapters.dynamodb.succession import succeed
 from adapters.dynamodb.tags import holder_of, place_key
 from engine.errors import StartConflictError, StoreUnavailableError
 from engine.lifecycle import WorkflowState
@@ -86,10 +87,12 @@ class Starts:
         is_unique: bool,
         may_replace: bool,
         origin: Origin,
+        may_follow: bool = False,
     ) -> Started:
         """Start a workflow, due at once or at ``start_at`` (milliseconds since the epoch); the input is CBOR.
 
-        One whose origin has no ray id gets a new one.
+        One whose origin has no ray id gets a new one. Where it ``may_follow`` one that is being purged, it does so as
+        soon as all of that but its inbox is gone; that inbox it takes over.
 
         Raises:
             StartConflictError: the id is taken by another type or input, or is being purged.
@@ -107,9 +110,9 @@ class Starts:
             origin=origin if origin.ray_id else replace(origin, ray_id=self._connection.ids.new()),
         )
         await know(self._connection, workflow_type)
-        return await self._write(beginning)
+        return await self._write(beginning, may_follow=may_follow)
 
-    async def _write(self, beginning: Beginning) -> Started:
+    async def _write(self, beginning: Beginning, *, may_follow: bool) -> Started:
         table, ids = self._connection.table, self._connection.ids
         was_ambiguous = False
         for _ in range(START_TRIES_MAX):
@@ -124,11 +127,19 @@ class Starts:
                     workflow_id=head.workflow_id, created=True, origin=head.origin, put_off_until=head.wake_at
                 )
             if isinstance(obstacle, Leaving):
-                raise StartConflictError(str(obstacle))
+                beginning = await self._after(beginning, obstacle, may_follow=may_follow)
+                continue
             if isinstance(obstacle, Existing):
                 return _as_started(beginning, obstacle.head, was_ambiguous=was_ambiguous)
             beginning = past(beginning, obstacle)
         raise StoreUnavailableError(f"{beginning.head.workflow_id!r}: what was in the way of its start kept changing")
+
+    async def _after(self, beginning: Beginning, leaving: Leaving, *, may_follow: bool) -> Beginning:
+        is_own_id = leaving.workflow_id == beginning.head.workflow_id
+        successor = await succeed(self._connection, beginning) if may_follow and is_own_id else None
+        if successor is None:
+            raise StartConflictError(str(leaving))
+        return successor
 
 
 def _as_started(beginning: Beginning, existing: Head, *, was_ambiguous: bool) -> Started:
@@ -173,7 +184,7 @@ async def look_at_obstacle(table: Table, beginning: Beginning) -> Obstacle:
 
 def past(beginning: Beginning, obstacle: Replaceable | Gone) -> Beginning:
     """The start that may succeed where the one before was refused."""
-    return replace(beginning, replaced=obstacle.workflow_id if isinstance(obstacle, Replaceable) else None)
+    return replace(beginning, former=None, replaced=obstacle.workflow_id if isinstance(obstacle, Replaceable) else None)
 
 
 async def _find(table: Table, workflow_id: str) -> Head | None:

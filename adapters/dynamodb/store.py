@@ -103,6 +103,7 @@ class Store:
         unique: bool = False,
         replace_failed: bool = False,
         origin: Origin = UNKNOWN,
+        may_follow: bool = False,
     ) -> Started:
         """Start a workflow, due at once or at ``start_at`` (milliseconds since the epoch); ``input`` is CBOR.
 
@@ -110,8 +111,11 @@ class Store:
         one of the same type, with exactly these tags, has neither completed nor been cancelled: the answer is that one.
         With ``replace_failed`` one that has failed does not count. An ``origin`` without a ray id gets a new one.
 
+        Where it ``may_follow`` one that is being purged it need not wait for the end of that: it takes over its inbox,
+        so that what is sent to it meanwhile is for the later one.
+
         Raises:
-            StartConflictError: the id is taken by another type or input.
+            StartConflictError: the id is taken by another type or input, or is being purged.
             InvalidIdError, ValueTooLargeError: nothing was written.
         """
         return await self._starts.start(
@@ -123,6 +127,7 @@ class Store:
             is_unique=unique,
             may_replace=replace_failed,
             origin=origin,
+            may_follow=may_follow,
         )
 
     async def claim(self, workflow_id: str, *, lease_ms: int = LEASE_MS, deadline_ms: int | None = None) -> Claim:

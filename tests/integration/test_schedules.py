@@ -112,17 +112,35 @@ def test_a_backfill_runs_each_occurrence_once(driven: Driven) -> None:
     assert driven.http.get("/schedules/daily").value["backfills"] == 0
 
 
-def test_a_deleted_schedule_is_gone_and_its_name_free_in_a_minute(driven: Driven) -> None:
+def test_a_deleted_schedule_is_gone_and_its_name_free_at_once(driven: Driven) -> None:
     driven.http.post("/schedules", daily())
+    driven.http.post("/schedules/daily/trigger")
     driven.drain()
     deleted = driven.http.call("DELETE", "/schedules/daily")
     assert (deleted.status, deleted.value) == (202, {"name": "daily", "is_gone": False})
     assert_problem(driven.http.get("/schedules/daily"), problems.SCHEDULE_NOT_FOUND)
-    assert_problem(driven.http.post("/schedules/daily/pause"), problems.SCHEDULE_ENDED)
+    assert_problem(driven.http.post("/schedules/daily/pause"), problems.SCHEDULE_NOT_FOUND)
     assert driven.http.get("/schedules").value["schedules"] == []
-    again = driven.http.post("/schedules", daily())
-    assert_problem(again, problems.SCHEDULE_CONFLICT)
-    assert "being deleted" in again.value["detail"]
+    again = driven.http.post("/schedules", daily(cron="0 10 * * *"))
+    assert (again.status, again.value["cron"], again.value["recent"]) == (201, "0 10 * * *", [])
+    driven.drain()
+    assert driven.http.post("/schedules/daily/trigger").status == 202
+    driven.drain()
+    told = driven.http.get("/schedules/daily").value
+    assert (told["state"], told["counts"]["started"]) == ("active", 1)
+    assert_problem(driven.http.post("/schedules", daily()), problems.SCHEDULE_CONFLICT)
+
+
+def test_a_schedule_can_be_deleted_and_created_again_and_again(driven: Driven) -> None:
+    for hour in range(4):
+        created = driven.http.post("/schedules", daily(cron=f"0 {hour} * * *"))
+        assert (created.status, created.value["cron"]) == (201, f"0 {hour} * * *")
+        # Whether a worker has seen it by then or not.
+        if hour % 2:
+            driven.drain()
+        assert driven.http.call("DELETE", "/schedules/daily").status == 202
+    driven.drain()
+    assert_problem(driven.http.get("/schedules/daily"), problems.SCHEDULE_NOT_FOUND)
 
 
 def test_a_schedule_that_has_ended_says_so(driven: Driven) -> None:
