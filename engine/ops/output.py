@@ -61,6 +61,12 @@ async def run(scope: Scope, name: str | None, label: str, workflow_id: str, retu
     return values.decode(output, returns)
 
 
+async def has_ended(scope: Scope, workflow_id: str) -> bool:
+    """Whether a workflow has ended, or is not there, at this moment. Nothing is recorded of that."""
+    peer = await asked(scope, peers_of(scope, f"a look at {workflow_id!r}").peek(workflow_id))
+    return peer is None or peer.state in ENDED
+
+
 def _ending(workflow_id: str, peer: Peer | None) -> tuple[str | None, bytes]:
     """What is recorded of how a workflow ended: the text of an error, or its output."""
     if peer is None:

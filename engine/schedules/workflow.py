@@ -12,6 +12,7 @@ from msgspec.structs import asdict, replace
 
 from engine.durations import to_datetime
 from engine.errors import CallerError, CriticalError, RollbackError
+from engine.ops import output
 from engine.ops.loop import Break, Continue
 from engine.registry import Registry, workflow
 from engine.schedules import limits
@@ -67,10 +68,10 @@ async def _turn(ctx: Context, state: Schedule) -> Continue[Schedule] | Break[dic
         return Break(asdict(state.counts))
     woken = await _wait(ctx, state)
     # The time at which the wait was over may be long past; this one is now.
-    await ctx.step("look", _look, ephemeral=True)
+    ended = await ctx.step("look", _answer(await _ended(ctx, state, woken)), ephemeral=True)
     now_ms = _milliseconds(ctx)
-    if woken.has_ended:
-        state = replace(state, running=state.running[1:])
+    # Schedules that were in the middle of a turn when this build came have recorded nothing here.
+    state = replace(state, running=state.running[max(ended or 0, int(woken.has_ended)) :])
     turn = Turn(state, schedule_name(ctx.workflow_id), now_ms)
     for told in woken.told:
         obey(turn, told.name, told.body, now_ms)
@@ -81,8 +82,19 @@ async def _turn(ctx: Context, state: Schedule) -> Continue[Schedule] | Break[dic
     return Continue(state)
 
 
-async def _look() -> None:
-    """Nothing: that it was done says when."""
+async def _ended(ctx: Context, state: Schedule, woken: Woken) -> int:
+    """How many of the oldest runs have ended: who is told of that late leaves nothing out for what is over."""
+    count = int(woken.has_ended)
+    while count < len(state.running) and await output.has_ended(ctx._scope, state.running[count]):  # noqa: SLF001 - of torpor's own
+        count += 1
+    return count
+
+
+def _answer(ended: int) -> Callable[[], Awaitable[int | None]]:
+    async def look() -> int | None:
+        return ended
+
+    return look
 
 
 def _milliseconds(ctx: Context) -> int:

@@ -140,6 +140,17 @@ async def test_skip_leaves_out_what_comes_while_a_run_is_under_way() -> None:
     assert skipped[-1].reason == "daily/2026-01-01T00:07:00Z is under way"
 
 
+async def test_nothing_is_left_out_for_a_run_that_has_ended_before_the_schedule_hears_of_it() -> None:
+    world = ScheduleWorld("2026-01-01T00:00:00Z", work_s=20)
+    world.create(spec(MINUTELY))
+    await world.until("2026-01-01T00:01:10Z")
+    # The schedule is cut off: the run's end and the next occurrence find it together.
+    await world.until("2026-01-01T00:02:10Z", without="schedule:daily")
+    await world.until("2026-01-01T00:02:30Z")
+    assert world.runs == ["2026-01-01T00:01:00Z", "2026-01-01T00:02:00Z"]
+    assert world.status.counts.skipped == 0
+
+
 async def test_queue_begins_each_when_the_one_before_has_ended() -> None:
     world = ScheduleWorld("2026-01-01T00:00:00Z", work_s=150)
     world.create(spec(MINUTELY, overlap=Overlap.QUEUE))
