@@ -129,6 +129,18 @@ async def tell_waiters(table: Table, ended: Head, now: int) -> list[str]:
     return told
 
 
+async def is_to_be_seen(table: Table, workflow_id: str) -> bool:
+    """Whether somebody was told of the end of a workflow, and has not been asleep or ended since: it has yet to look.
+
+    Once all have been told it can only become false.
+    """
+    async for item in table.query(items_query_of(workflow_id, AWAIT_PREFIX)):
+        inbox = await table.get(key(item[SORT_KEY]["S"].removeprefix(AWAIT_PREFIX), INBOX))
+        if inbox is not None and "closed" not in inbox and workflow_id in inbox.get("told", {}).get("SS", ()):
+            return True
+    return False
+
+
 async def _tell(table: Table, waiter: str, ended: str, now: int) -> bool:
     try:
         await _count_up(table, waiter, ended, now, "attribute_exists(#n) AND attribute_not_exists(#closed)")

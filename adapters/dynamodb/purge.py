@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from adapters.dynamodb.ends import tell_waiters
+from adapters.dynamodb.ends import is_to_be_seen, tell_waiters
 from adapters.dynamodb.errors import ConditionFailedError, TransactionRefusedError
 from adapters.dynamodb.expressions import (
     Change,
@@ -77,15 +77,19 @@ async def purge(
     From the first call on the workflow is as good as gone, but that its id cannot be started anew before all is
     deleted. That takes until a minute after its end: so long a sender that took a ticket may still put its message.
     ``until`` (milliseconds) is when this call has to come back. ``is_outlived``: only where the while for which it was
-    to be kept is over, and no operator has it. ``is_begun``: only where a purge was begun before; whoever goes on with
-    one may have been stalled until there is a later workflow of the same id, which has ended too.
+    to be kept is over, no operator has it, and whoever has waited for its end has looked at it. ``is_begun``: only
+    where a purge was begun before; whoever goes on with one may have been stalled until there is a later workflow of
+    the same id, which has ended too.
 
     Raises:
         WorkflowNotFoundError: there is no such workflow, or nothing is left of it.
-        WorkflowNotEndedError: it has not ended, or not for so long, or nobody has begun; nothing was written.
+        WorkflowNotEndedError: it has not ended, or not for so long, or is waited for, or nobody has begun; nothing was
+            written.
         FencedError: somebody else purges it.
     """
     check_id(workflow_id)
+    if is_outlived and await is_to_be_seen(connection.table, workflow_id):
+        raise WorkflowNotEndedError(f"somebody who has waited for the end of {workflow_id!r} has yet to look at it")
     condition = _outlived(connection.clock.now()) if is_outlived else _IS_BEGUN if is_begun else _HAS_ENDED
     head = await _mark(connection, workflow_id, condition)
     told, is_empty = await _empty(connection, head, until)

@@ -154,6 +154,25 @@ async def test_all_of_it_goes_as_in_any_purge(place: Place) -> None:
     assert [key for key, _ in await (await place.claimed()).list(b"")] == [b"\x15\x03\x15\x04"]
 
 
+async def test_what_somebody_sleeps_for_is_kept_until_that_one_has_looked(place: Place) -> None:
+    async def waits(ctx: Context, _given: Any) -> int:
+        return int(await ctx.output("w"))
+
+    await place.store.start(workflow_id="w", type="order", input=values.encode(False))  # noqa: FBT003 - its input
+    await place.store.start(workflow_id="waits", type="order", input=values.encode(None))
+    sleeper = run_workflow("waits", waits, None, await place.claimed("waits"))
+    assert (await sleeper.result).state is WorkflowState.SLEEPING
+    assert (await run_workflow("w", WHOLE, None, await place.claimed()).result).output == 7
+    place.clock.shift_ms += DAY_MS + 1
+    # A worker away for a day: it was told of the end, and has not come to look.
+    with pytest.raises(WorkflowNotEndedError, match="has yet to look"):
+        await place.store.purge("w", is_outlived=True)
+    assert await outlived(place) == ["w"]
+    looks = run_workflow("waits", waits, None, await place.claimed("waits"))
+    assert (await looks.result).output == 7
+    assert await place.store.purge("w", is_outlived=True) == Purge(None)
+
+
 async def test_a_purge_that_is_cut_short_is_gone_on_from(moto_place: Place) -> None:
     await ended(moto_place, WHOLE)
     moto_place.clock.shift_ms += DAY_MS + 1
