@@ -98,23 +98,28 @@ def _told(api: ApiClient, workflow_id: str, command: str, query: dict[str, str] 
 
 
 def _found(api: ApiClient, arguments: Namespace) -> Iterator[dict[str, Any]]:
-    tags = dict(arguments.tag or ())
-    is_recovery = arguments.command == "recover"
-    for workflow in listed(api, "workflows", _query(arguments, tags), limit=FOUND_MAX, page_max=PAGE_MAX, cursor=None)[
-        "workflows"
-    ]:
-        wanted = {WorkflowState.FAILED} if is_recovery else set(WorkflowState) - ENDED
-        if not is_recovery and arguments.state is not None:
-            wanted = {WorkflowState(arguments.state)}
-        if workflow["state"] not in wanted or not tags.items() <= workflow["tags"].items():
+    tags, states = dict(arguments.tag or ()), _states(arguments)
+    query = _query(arguments, tags)
+    for workflow in listed(api, "workflows", query, limit=FOUND_MAX, page_max=PAGE_MAX, cursor=None)["workflows"]:
+        if workflow["state"] not in states or not tags.items() <= workflow["tags"].items():
             continue
-        if is_recovery and (arguments.error is not None or arguments.dry_run):
+        if arguments.command == "recover" and (arguments.error is not None or arguments.dry_run):
             error = _error_of(api, workflow["id"])
-            if arguments.error is not None and arguments.error not in error:
-                continue
-            yield {**workflow, "error": error}
+            if (arguments.error or "") in error:
+                yield {**workflow, "error": error}
         else:
             yield workflow
+
+
+def _states(arguments: Namespace) -> set[WorkflowState]:
+    """In which states those are that are meant."""
+    if arguments.command == "recover":
+        return {WorkflowState.FAILED}
+    if arguments.state is not None:
+        return {WorkflowState(arguments.state)}
+    # To cancel what rolls back is to leave the rest of it undone: that is only meant where somebody says so.
+    left_alone = {WorkflowState.ROLLING_BACK} if arguments.command == "cancel" else set()
+    return set(WorkflowState) - ENDED - left_alone
 
 
 def _query(arguments: Namespace, tags: dict[str, str]) -> dict[str, str | list[str]]:

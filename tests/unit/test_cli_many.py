@@ -46,6 +46,16 @@ def test_all_that_go_on_are_cancelled_once_all_are_known(api: Api, capsys: pytes
     assert capsys.readouterr().out == "a/1  rolling_back\nd  cancelled\n"
 
 
+def test_what_rolls_back_is_left_to_it_unless_it_is_asked_for(api: Api) -> None:
+    rows = page(row("a", "rolling_back"), row("b", "sleeping"))
+    api.answer(rows, (200, {"id": "b", "state": "cancelled"}))
+    assert torpor(api, "cancel", "--type", "order") == 0
+    assert lines(api)[1:] == ["POST /workflows/b/cancel"]
+    api.answer(rows, (200, {"id": "a", "state": "cancelled"}))
+    assert torpor(api, "cancel", "--type", "order", "--state", "rolling_back") == 0
+    assert lines(api)[2:] == ["GET /workflows?type=order&state=rolling_back&limit=100", "POST /workflows/a/cancel"]
+
+
 @pytest.mark.parametrize("command", ["wake", "cancel", "recover"])
 def test_a_dry_run_does_nothing(api: Api, command: str, capsys: pytest.CaptureFixture[str]) -> None:
     api.answer(page(row("a", "failed" if command == "recover" else "sleeping")), error("no stamps"))
