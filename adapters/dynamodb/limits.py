@@ -122,6 +122,9 @@ some thousand items, and a caller waits."""
 PURGE_LOOK_MS = 60_000
 """How long a purge is left to whoever began it, before the sweeper has somebody go on. Design choice."""
 
+SEEN_LOOK_MS = 3_600_000
+"""How long one that outlived its retention is left to whoever was told of its end and has not looked. Design choice."""
+
 SEND_SLOW_MS = 30_000
 """A sender that took longer than this between ticket and message asks to be looked at anew. Design choice: half of
 ``OUTSTANDING_MAX_MS``."""

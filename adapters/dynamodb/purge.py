@@ -9,6 +9,7 @@ HEAD, INBOX and their places in the indexes; reading is the bytes over 4 KB.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -24,11 +25,12 @@ from adapters.dynamodb.expressions import (
     number,
     text,
 )
-from adapters.dynamodb.items import HEAD, INBOX, check_id, decode_head, due, key
+from adapters.dynamodb.items import HEAD, INBOX, check_id, decode_head, due, kept, key
 from adapters.dynamodb.limits import (
     ALARM_EARLY_MS,
     OUTSTANDING_MAX_MS,
     PURGE_LOOK_MS,
+    SEEN_LOOK_MS,
     TRANSACTION_ACTIONS_MAX,
     TRANSACTION_BYTES_MAX,
     TRANSACTION_RESERVE_BYTES,
@@ -89,6 +91,7 @@ async def purge(
     """
     check_id(workflow_id)
     if is_outlived and await is_to_be_seen(connection.table, workflow_id):
+        await _look_later(connection, workflow_id)
         raise WorkflowNotEndedError(f"somebody who has waited for the end of {workflow_id!r} has yet to look at it")
     condition = _outlived(connection.clock.now()) if is_outlived else _IS_BEGUN if is_begun else _HAS_ENDED
     head = await _mark(connection, workflow_id, condition)
@@ -133,6 +136,14 @@ async def _empty(connection: Connection, head: Head, until: int | None) -> tuple
 def _outlived(now: int) -> Condition:
     is_over = "#prune_at <= :now AND (attribute_not_exists(#owner) OR #lease_until <= :now)"
     return Condition(f"{_HAS_ENDED.expression} AND {is_over}", {**_HAS_ENDED.values, ":now": number(now)})
+
+
+async def _look_later(connection: Connection, workflow_id: str) -> None:
+    """Have a sweep find it again in a while: who never looks must not keep the others from being found."""
+    now = connection.clock.now()
+    with suppress(ConditionFailedError):
+        later = Change(sets=kept(workflow_id, now + SEEN_LOOK_MS))
+        await connection.table.update(key(workflow_id, HEAD), later, _outlived(now))
 
 
 async def _mark(connection: Connection, workflow_id: str, condition: Condition) -> Head:

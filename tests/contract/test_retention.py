@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from adapters.dynamodb.items import DUE_SHARD_NAMES
-from adapters.dynamodb.limits import LEASE_MS
+from adapters.dynamodb.limits import LEASE_MS, SEEN_LOOK_MS
 from adapters.dynamodb.purge import Purge
 from adapters.dynamodb.store import Ended, Outlived, Purging
 from engine import ActivityContext, Context, inspect, values
@@ -167,6 +167,9 @@ async def test_what_somebody_sleeps_for_is_kept_until_that_one_has_looked(place:
     # A worker away for a day: it was told of the end, and has not come to look.
     with pytest.raises(WorkflowNotEndedError, match="has yet to look"):
         await place.store.purge("w", is_outlived=True)
+    # Those who never look do not keep the others from being found.
+    assert await outlived(place) == []
+    place.clock.shift_ms += SEEN_LOOK_MS
     assert await outlived(place) == ["w"]
     looks = run_workflow("waits", waits, None, await place.claimed("waits"))
     assert (await looks.result).output == 7
