@@ -27,8 +27,7 @@ class Flusher:
         deaths: the driver's count of runs that died, until this run has committed; then 0.
         failure: what the driver raised; once set, nothing more is written.
         on_failure: called when that is set, so that nobody goes on waiting in a run that cannot go on.
-        asking: calls of the engine's own to the driver whose answers it goes on with: what waits to be committed need not
-            be committed just because they take a while.
+        asking: calls to the driver whose answers the run goes on with; what waits for the next commit waits for them.
         is_closed: the run has ended; whoever still acts is refused, and nothing more is written.
     """
 

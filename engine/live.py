@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from engine.abort import AbortEvent
 from engine.lifecycle import ENDED, WorkflowState
-from engine.turn import AbortEvent
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

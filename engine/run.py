@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import replace
 
 from engine import limits, values
+from engine.abort import AbortEvent
 from engine.commit import Alarm, Retrying
 from engine.errors import (
     CommitTooLarge,
@@ -32,7 +33,7 @@ from engine.result import WorkflowResult, stored_failure
 from engine.scope import Scope
 from engine.signature import adapt
 from engine.storage import Storage
-from engine.turn import AbortEvent, Turn
+from engine.turn import Turn
 from engine.waits import failed_steps
 
 if TYPE_CHECKING:

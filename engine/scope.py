@@ -33,11 +33,12 @@ from engine.positions import MIXED, NAMED_REMEDY, REMEDY, MisplacedError, Positi
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from engine.abort import AbortEvent
     from engine.documents import Document
     from engine.entry import EntryKind
     from engine.location import Location, PathSegment
     from engine.positions import Placed
-    from engine.turn import AbortEvent, Turn
+    from engine.turn import Turn
 
 T = TypeVar("T")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from engine.abort import AbortEvent
 from engine.activities import ActivityContext
 from engine.handle import run_workflow
 from engine.jumping import while_jumping
@@ -11,7 +12,6 @@ from engine.lifecycle import WorkflowState
 from engine.memory import MemoryDriver
 from engine.memory_inbox import MemoryInbox
 from engine.memory_world import MemoryWorld
-from engine.turn import AbortEvent
 from engine.virtual_clock import VirtualClock, VirtualTimer
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import WeakKeyDictionary
 
 from engine import limits
 from engine.abandoning import held
+from engine.abort import AbortEvent
 from engine.errors import EvictedError, FencedError, StalledError
 from engine.flushing import Flusher
 from engine.origin import UNKNOWN
@@ -34,35 +34,6 @@ if TYPE_CHECKING:
     from engine.storage import Storage
 
 T = TypeVar("T")
-
-
-class AbortEvent:
-    """An abort signal whose owner can set it; one made for a parent is set with it."""
-
-    __slots__ = ("__weakref__", "_children", "_event")
-
-    def __init__(self, parent: AbortEvent | None = None) -> None:
-        self._event = asyncio.Event()
-        # Weak, since a run may make one for each of its many waits; in their order, so that equal runs stay equal.
-        self._children: WeakKeyDictionary[AbortEvent, None] = WeakKeyDictionary()
-        if parent is not None:
-            parent._children[self] = None  # noqa: SLF001 - of its own class
-            if parent.is_set():
-                self._event.set()
-
-    def set(self) -> None:
-        """Set it, and all that were made for it, for good."""
-        self._event.set()
-        for child in list(self._children):
-            child.set()
-
-    def is_set(self) -> bool:
-        """Whether it is set."""
-        return self._event.is_set()
-
-    async def wait(self) -> None:
-        """Return once it is set."""
-        await self._event.wait()
 
 
 class Turn:
@@ -124,6 +95,7 @@ class Turn:
         self._waits: dict[Wait, None] = {}
         self._timer: Timer | None = None
         self._timer_at = 0
+        self._lookout: Timer | None = None
         self.flusher = flusher or Flusher(storage, driver, clock, hooks, driver.deaths)
         self.flusher.on_failure = self.evict
 
@@ -234,6 +206,7 @@ class Turn:
         try:
             if self.working:
                 self._arm()
+                self._look_out()
             else:
                 self._settle()
             # A wait in memory must be as durable as one that ends the run: its deadline is fixed from here on.
@@ -341,6 +314,36 @@ class Turn:
         self.resume_due()
         self._arm()
 
+    # --- while others work --------------------------------------------------------------------------------------------
+
+    def _look_out(self) -> None:
+        """See that a wait for a message or a workflow's end is looked at again, though others work for long.
+
+        In live mode it is told of both.
+        """
+        if self.is_live or self._lookout is not None or not self._is_listening():
+            return
+        self._lookout = self.clock.call_later(self.driver.worker_poll_interval, self._on_lookout)
+
+    def _is_listening(self) -> bool:
+        return any(wait.signal.names is not None or wait.signal.awaited for wait in self._waits)
+
+    def _on_lookout(self) -> None:
+        self._lookout = None
+        if self.working and self._is_listening() and not (self.is_closed or self.abort.is_set()):
+            # A look is work: the run must not yield to a message that it is about to see.
+            self.enter()
+            self.spawn(self._look)
+
+    async def _look(self) -> None:
+        try:
+            with suppress(EvictedError):
+                await self.look_again()
+                self.resume_workflow_waits()
+        finally:
+            if not self.is_closed:
+                self.leave()
+
     # --- stopping ---------------------------------------------------------------------------------------------------
 
     def evict(self) -> None:
@@ -359,9 +362,10 @@ class Turn:
 
     def close(self) -> None:
         """Let go of every timer. Who still acts is a task that the run knows nothing of, and goes no further."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._lookout):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._lookout = None
         self.is_closed = True
         self.flusher.rest()
 

@@ -24,11 +24,13 @@ async def read_partition(table: Table, workflow_id: str) -> Partition:
 async def look_at_inbox(table: Table, inbox: Inbox, workflow_id: str, now: int) -> None:
     """Bring ``inbox`` up to date with what is stored."""
     # INBOX first: a ticket given after this read changes what a yield is conditioned on, so no message slips through.
-    item = await table.get(key(workflow_id, INBOX)) or {}
+    counts = counts_of(await table.get(key(workflow_id, INBOX)) or {})
+    if inbox.glance(counts):
+        return
     mail = Mail()
     async for found in table.query(items_query_of(workflow_id, MESSAGE_PREFIX)):
         mail.take(found)
-    inbox.look(counts_of(item), messages=mail.messages, bare=mail.bare, now=now)
+    inbox.look(counts, messages=mail.messages, bare=mail.bare, now=now)
 
 
 async def read_message(table: Table, workflow_id: str, ticket: int) -> Message | None:

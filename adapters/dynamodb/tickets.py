@@ -118,18 +118,28 @@ class Inbox:
         self._gone: set[int] = set()
         self._kept: dict[int, Message] = {}
 
+    def glance(self, counts: Counts) -> bool:
+        """Take in what INBOX says; whether that is a whole look, since no message can have come since the last one."""
+        if not self.looks or self.account.is_outstanding or counts.last_ticket != self.last_ticket:
+            return False
+        self._count(counts)
+        return True
+
     def look(self, counts: Counts, *, messages: Sequence[Message], bare: Iterable[int] = (), now: int) -> None:
         """Take in a look at the stored inbox; the INBOX item has to be read before the messages."""
+        self._count(counts)
+        found = {message.ticket: message for message in messages if message.ticket not in self._gone}
+        self._take_in(found | self._kept)
+        self.bare = set(bare) - self._kept.keys()
+        self.account = settle(self.account, counts.last_ticket, self._by_ticket.keys() | self._gone, now)
+
+    def _count(self, counts: Counts) -> None:
         self.looks += 1
         self.last_ticket = counts.last_ticket
         self.is_due = counts.is_due
         self.told_n = counts.told_n
         self.told = counts.told
         self.waited = counts.waited
-        found = {message.ticket: message for message in messages if message.ticket not in self._gone}
-        self._take_in(found | self._kept)
-        self.bare = set(bare) - self._kept.keys()
-        self.account = settle(self.account, counts.last_ticket, self._by_ticket.keys() | self._gone, now)
 
     def _take_in(self, by_ticket: dict[int, Message]) -> None:
         self._by_ticket = dict(sorted(by_ticket.items()))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from engine import keys, message_record, values
+from engine.abort import AbortEvent
 from engine.entry import BranchState, BranchStatus, MessageEntry, RaceEntry
 from engine.errors import RaceError, UnstorableValueError
 from engine.hooks import error_text, parse_error
 from engine.ops.branch import Branch, Branches, Failed, Outcome, Returned, check, first_stop, merged_wait, scope_of
-from engine.turn import AbortEvent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

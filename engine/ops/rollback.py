@@ -15,8 +15,9 @@ from engine.errors import ControlFlow, EntryInProgressError, EvictedError
 from engine.hooks import RollbackErrorEvent, error_info, error_message, tamed
 
 if TYPE_CHECKING:
+    from engine.abort import AbortEvent
     from engine.scope import Scope
-    from engine.turn import AbortEvent, Turn
+    from engine.turn import Turn
 
 
 class Undo(Struct, frozen=True, kw_only=True):

@@ -27,7 +27,7 @@ ENGINE_ORDER = (
     ("driver",),
     ("clock", "ids"),
     ("kept", "documents", "loaded", "storage", "mismatch", "positions", "hooks", "writing", "flushing"),
-    ("abandoning", "instants", "waits", "turn", "scope", "scope_log", "calling"),
+    ("abandoning", "abort", "instants", "waits", "turn", "scope", "scope_log", "calling"),
     ("ops.attempt", "ops.branch", "ops.rollback", "ops.failures", "ops.sending"),
     (
         "ops.step",

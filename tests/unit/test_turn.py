@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from engine.abort import AbortEvent
 from engine.errors import (
     DriverError,
     EvictedError,
@@ -21,7 +22,7 @@ from engine.hooks import Hooks
 from engine.ids import Ids
 from engine.storage import Storage
 from engine.testing import MemoryDriver, VirtualClock
-from engine.turn import AbortEvent, Turn
+from engine.turn import Turn
 from engine.waits import merge
 
 CLOCK_MS = 1_000_000

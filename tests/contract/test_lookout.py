@@ -1,0 +1,50 @@
+"""A message that comes while a step is under way, over DynamoDB: the holder sees it, whose wake was dropped."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from adapters.dynamodb.store import Held
+from engine import Context, run_workflow
+from engine.values import encode
+
+if TYPE_CHECKING:
+    from tests.contract.aws import Place
+
+WORK_S = 60
+
+
+async def called_off(ctx: Context, _given: Any) -> list[Any]:
+    async def working(ctx: Context) -> None:
+        await ctx.step("work", asyncio.sleep, WORK_S, timeout=0)
+
+    async def listening(ctx: Context) -> Any:
+        return (await ctx.queue.next("wait", "stop")).body
+
+    race = await ctx.race("race", {"working": working, "listening": listening})
+    return [race.winner, race.value]
+
+
+async def test_a_message_calls_off_a_step_of_the_one_who_holds_the_workflow(place: Place) -> None:
+    driver = await place.started()
+    running = asyncio.ensure_future(run_workflow("w", called_off, None, driver).result)
+    await asyncio.sleep(0.3)
+    await place.store.send("w", name="stop", body=encode("enough"))
+    # Whoever is woken by it can do nothing.
+    assert isinstance(await place.store.claim("w"), Held)
+    result = await asyncio.wait_for(running, timeout=WORK_S / 4)
+    assert result.output == ["listening", "enough"]
+
+
+async def test_looking_reads_one_item_where_nothing_came(place: Place) -> None:
+    driver = await place.started()
+    await driver.refresh()
+    place.client.calls.clear()
+    await driver.refresh()
+    assert [name for name, _ in place.client.calls] == ["get_item"]
+    await place.store.send("w", name="go", body=b"\x01")
+    place.client.calls.clear()
+    await driver.refresh()
+    assert [name for name, _ in place.client.calls] == ["get_item", "query"]
+    assert [message.body for message in await driver.message_driver.receive((), 9)] == [b"\x01"]

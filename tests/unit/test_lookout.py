@@ -1,0 +1,148 @@
+"""What comes for one branch while another one works: a message, or a workflow's end, is seen before that is done."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from typing import Any
+
+import pytest
+
+from engine import Context, WorkflowResult, WorkflowState, workflow
+from engine.registry import Registry
+from engine.testing import MemoryWorld
+from tests.unit.bench import Bench
+
+WORK_S = 600
+
+
+def send(bench: Bench, body: str) -> None:
+    """Somebody outside calls the work off."""
+    bench.send("stop", body)
+
+
+async def called_off(ctx: Context, work: Any) -> dict[str, Any]:
+    async def working(ctx: Context) -> str:
+        return str(await ctx.step("work", work, timeout=0))
+
+    async def listening(ctx: Context) -> Any:
+        return (await ctx.queue.next("wait", "stop")).body
+
+    race = await ctx.race("race", {"working": working, "listening": listening})
+    return {"winner": race.winner, "value": race.value}
+
+
+async def test_a_message_calls_off_a_step_under_way() -> None:
+    bench = Bench()
+    began_at = bench.clock.now()
+    ended: list[str] = []
+
+    async def work() -> str:
+        try:
+            await bench.clock.sleep(WORK_S)
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+        return "done"
+
+    handle = bench.start(lambda ctx, _given: called_off(ctx, work))
+    bench.clock.call_later(30, functools.partial(send, bench, "enough"))
+    result = await bench.finish(handle)
+    assert result.output == {"winner": "listening", "value": "enough"}
+    assert ended == ["cancelled"]
+    assert bench.clock.now() - began_at < 31_000
+
+
+async def test_a_workflows_end_is_seen_too() -> None:
+    registry = Registry()
+
+    @workflow("child", registry=registry)
+    async def child(ctx: Context) -> Any:
+        return (await ctx.queue.next("wait", "go")).body
+
+    @workflow("parent", registry=registry)
+    async def parent(ctx: Context) -> list[Any]:
+        async def working(ctx: Context) -> int:
+            await ctx.step("work", work, timeout=0)
+            return world.clock.now()
+
+        async def awaiting(ctx: Context) -> int:
+            await ctx.output(started)
+            return world.clock.now()
+
+        started = await ctx.dispatch(child)
+        seen = await ctx.join("both", {"working": working, "awaiting": awaiting})
+        return [seen["working"] - began_at, seen["awaiting"] - began_at]
+
+    async def work() -> None:
+        await world.clock.sleep(30)
+        [child_id] = [one for one in world.drivers if one != "parent"]
+        await world.run(child_id)
+        world.send(child_id, "go")
+        await world.run(child_id)
+        await world.clock.sleep(WORK_S)
+
+    world = MemoryWorld(registry=registry)
+    began_at = world.clock.now()
+    world.start("parent", parent)
+    await world.drive()
+    result = world.results["parent"]
+    assert isinstance(result, WorkflowResult)
+    working, awaiting = result.output or (0, 0)
+    assert working >= WORK_S * 1000
+    assert awaiting < 31_000
+
+
+@pytest.mark.parametrize("listens", [True, False])
+async def test_nobody_looks_where_nobody_listens(*, listens: bool) -> None:
+    bench = Bench()
+    calls: list[str] = []
+    bench.driver.on_call = lambda operation, phase: calls.append(operation) if phase == "before" else None
+
+    async def parent(ctx: Context, _given: Any) -> None:
+        async def working(ctx: Context) -> None:
+            await ctx.step("work", bench.clock.sleep, 10)
+
+        async def waiting(ctx: Context) -> None:
+            if listens:
+                await ctx.queue.next_batch("wait", "stop", timeout=5)
+            else:
+                await ctx.sleep("wait", 5)
+
+        await ctx.join("both", {"working": working, "waiting": waiting})
+
+    await bench.through(parent)
+    looks = calls.count("refresh")
+    # Ten a second, as this driver says, for five seconds.
+    assert (looks > 45) is listens
+    assert looks < 60
+
+
+async def test_a_message_that_comes_as_the_work_ends_is_not_slept_over() -> None:
+    """A look is under way when the last branch that worked comes to wait: the run must not yield beside a message."""
+    bench = Bench()
+
+    async def take_long(operation: str, phase: str) -> None:
+        if (operation, phase) == ("refresh", "before") and bench.clock.now() > began_at:
+            await bench.clock.sleep(0.1)
+
+    began_at = bench.clock.now()
+    bench.driver.on_call = take_long
+
+    async def parent(ctx: Context, _given: Any) -> list[Any]:
+        async def working(ctx: Context) -> None:
+            await ctx.step("work", bench.clock.sleep, 0.15)
+            await ctx.sleep("long", 3600)
+
+        async def listening(ctx: Context) -> Any:
+            return (await ctx.queue.next("wait", "stop")).body
+
+        both = await ctx.join("both", {"working": working, "listening": listening})
+        return [both["listening"]]
+
+    handle = bench.start(parent)
+    bench.clock.call_later(0.18, functools.partial(send, bench, "seen"))
+    result = await bench.finish(handle)
+    assert result.state is WorkflowState.SLEEPING
+    assert result.waiting_for_messages is None
+    assert bench.driver.messages == []
