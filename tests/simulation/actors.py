@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from engine.errors import DriverError
 from handlers.resume import MESSAGE, ResumeFunction
+from tests.simulation.author import WHO
 from tests.simulation.expectation import body_of
-from tests.simulation.http import HttpCall, HttpClient, address
+from tests.simulation.http import HttpCall, HttpClient, RefusedError, address
 from tests.simulation.ledger import Sent
 from tests.simulation.operators import Operators
+from tests.simulation.planners import Planners
 from tests.simulation.timeline import ProcessLoop
 from tests.simulation.wire import ProcessDiedError
 
@@ -28,10 +30,6 @@ WAIT_SHARE = 0.05
 OK = (200, 201, 202)
 
 
-class RefusedError(Exception):
-    """The API has refused a call: the workflow has ended, or is not there any more."""
-
-
 class Callers:
     """Everybody outside, on a loop of their own that nothing befalls."""
 
@@ -40,6 +38,7 @@ class Callers:
         self.loop = ProcessLoop(world.timeline, "callers")
         self.http = HttpClient(world, self.loop)
         self.operators = Operators(world, self)
+        self.planners = Planners(world, self)
         self.at_work: Counter[str] = Counter()
 
     @property
@@ -53,6 +52,7 @@ class Callers:
             self.spawn(self.tell_story(story), story.workflow_id)
         if self._world.stories:
             self.operators.begin()
+        self.planners.begin()
 
     def spawn(self, work: Coroutine[Any, Any, None], workflow_id: str = "") -> None:
         """Let one more caller begin, who has to do with this workflow; the world is not over until it is done."""
@@ -131,7 +131,7 @@ class Callers:
         self.operators.see_to(story, life)
 
     async def _start(self, story: Story, start_at: int | None) -> None:
-        value: dict[str, Any] = {"input": "given"}
+        value: dict[str, Any] = {"input": "given", "tags": {WHO: story.workflow_id, "of": "all"}}
         headers = {}
         if self._world.plan.chance("start by key") < 0.3:
             headers["idempotency-key"] = story.workflow_id

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 NEVER_S = 40 * 86400 * 365
 BIG = "x" * 15_000
 
+WHO = "who"
+"""The tag that says whose workflow one is."""
+
 
 class Author(Writing):
     """Code of one program."""
@@ -163,7 +166,7 @@ class Author(Writing):
         with self._wanting(ctx, path):
             if op.variant == "limit":
                 return (await ctx.listen(kind, limit=1, name=op.name))[0].text
-            return (await ctx.listen(kind, name=op.name)).text
+            return (await ctx.listen(kind, class_of("anything else"), name=op.name)).text
 
     async def _batch(self, ctx: Context, op: Op, path: str) -> Any:
         bodies: list[Any] = []
@@ -219,7 +222,8 @@ class Author(Writing):
 
     async def _signal(self, ctx: Context, op: Op, path: str) -> Any:
         # Every workflow of a program has a type of its own, which is its id.
-        target: Any = {"type": op.variant} if op.number == 3 else {"to": op.variant}
+        by_type = {"type": op.variant}
+        target: Any = {2: {**by_type, "tags": {WHO: op.variant}}, 3: by_type}.get(op.number, {"to": op.variant})
         missing: Any = {"missing": "ignore"} if op.other else {}
         with contextlib.suppress(*(() if op.other else (WorkflowNotFoundError, WorkflowEndedError))):
             await ctx.signal(signal_name(op.variant), [ctx.workflow_id, path], **target, **missing)

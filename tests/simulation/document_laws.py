@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from engine import documents, keys, values
-from engine.entry import Entry, LoopEntry, StepEntry
+from engine.entry import Entry, LoopEntry, RaceEntry, StepEntry
 from engine.location import LoopIteration
 from tests.simulation.foreseen import LOST
 from tests.simulation.laws import Law
@@ -106,10 +106,11 @@ class DocumentFolds(Law):
             version = known.pop(key)
             if is_outlived:
                 target: bytes | None = documents.OF_ALL
-            elif is_told or self._is_lost(view, version.path):
+            elif is_told:
                 target = None
             else:
-                target = _loop_of(view, view.entry(key, news.removed[key]))
+                entry = view.entry(key, news.removed[key])
+                target = _loop_of(view, entry, is_lost=self._is_lost(view, version.path))
             if target is not None and (target not in known or version.number > known[target].number):
                 known[target] = version
         return bool(gone)
@@ -155,15 +156,22 @@ def _newest(known: dict[bytes, _Version]) -> Content:
     return {} if version is None else version.content
 
 
-def _loop_of(view: View, entry: Entry) -> bytes | None:
-    """The key of the outermost loop that an entry's iteration was forgotten by."""
+def _loop_of(view: View, entry: Entry, *, is_lost: bool) -> bytes | None:
+    """The key of the loop that has forgotten an entry's iteration, and is there still.
+
+    Of a branch that loses, only a loop in it counts: what it has written is not kept by what the race lies in.
+    """
+    target = None
+    is_raced = False
     for depth, segment in enumerate(entry.location):
         key = keys.entry_key(entry.location[:depth])
-        above = view.entries().get(key) if depth else None
-        match None if above is None else above.kind, segment:
-            case LoopEntry(iteration=current), LoopIteration(iteration=iteration) if iteration < current:
-                return key
-    return None
+        match view.entries().get(key) if depth else None, segment:
+            case Entry(kind=RaceEntry()), _:
+                is_raced = True
+            case Entry(kind=LoopEntry(iteration=current)), LoopIteration(iteration=iteration) if iteration < current:
+                if is_raced or not is_lost:
+                    target = key
+    return target
 
 
 def _short(found: Any) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from adapters.dynamodb.tags import place_key, tag_partition
 from engine import keys, values
 from engine.entry import StepEntry
+from engine.schedules.identity import SCHEDULE_TYPE
 from tests.simulation.going_on_laws import SOON_MS
 from tests.simulation.laws import Law
 from tests.simulation.view import integer, string
@@ -21,6 +22,10 @@ NOTE = "AWAIT#"
 
 DISPATCH = "dispatch:"
 """How the names of starts begin that have no name of their own."""
+
+
+START = "start-"
+"""How those of a schedule's begin."""
 
 
 class ChildrenOnce(Law):
@@ -70,7 +75,8 @@ class ChildrenOnce(Law):
     def _check_record(self, view: View, news: News, entry: Entry) -> None:
         path = view.path(entry)
         kind = entry.kind
-        if not isinstance(kind, StepEntry) or kind.output is None or not path.rsplit("/", 1)[-1].startswith(DISPATCH):
+        name = START if view.type == SCHEDULE_TYPE else DISPATCH
+        if not isinstance(kind, StepEntry) or kind.output is None or not path.rsplit("/", 1)[-1].startswith(name):
             return
         child = values.decode(kind.output)
         self._recorded.add(child)

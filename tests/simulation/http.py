@@ -30,6 +30,10 @@ ABSENT: Any = object()
 """Stands for a body that is not sent."""
 
 
+class RefusedError(Exception):
+    """The API has refused a call: the workflow has ended, or is not there any more."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpCall:
     """What a caller sends; ``began_us`` is when, ``life`` which life of a workflow it means (empty: none)."""

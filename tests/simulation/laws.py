@@ -44,6 +44,10 @@ class Law:
     def __init__(self, world: World) -> None:
         self.world = world
 
+    def is_at_stake(self) -> bool:
+        """Whether anything in the world, which has been peopled, can break this law."""
+        return True
+
     def hears(self, what: str) -> bool:
         """Whether this law minds what it is told by the method ``what``."""
         return getattr(type(self), what) is not getattr(Law, what)

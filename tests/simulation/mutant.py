@@ -11,7 +11,7 @@ from tests.simulation.run import first_breach
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-SEEDS_MAX = 200
+SEEDS_MAX = 300
 """Seeds within which a mutant must be caught."""
 
 Patch = tuple[Any, str, Any]

@@ -20,6 +20,7 @@ from handlers import sweeper
 from tests.simulation.document_mutants import DOCUMENT_MUTANTS
 from tests.simulation.mutant import SEEDS_MAX, Mutant
 from tests.simulation.outer_mutants import OUTER_MUTANTS
+from tests.simulation.schedule_mutants import SCHEDULE_MUTANTS
 
 if TYPE_CHECKING:
     from tests.simulation.mutant import Patch
@@ -307,6 +308,7 @@ MUTANTS = [
     Mutant(name="one undo is enough", law=8, patches=_one_undo_is_enough),
     *OUTER_MUTANTS,
     *DOCUMENT_MUTANTS,
+    *SCHEDULE_MUTANTS,
 ]
 
 

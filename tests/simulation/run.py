@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.simulation.plan import make_plan
-from tests.simulation.world import World
+from tests.simulation.world import SCHEDULE_NUMBER, World
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -40,11 +40,11 @@ class Case:
 
 
 def play(case: Case, *, laws: Collection[int] | None = None, is_traced: bool = False) -> World:
-    """Play a case to its end."""
+    """Play a case to its end; one in which nothing can break any of the ``laws`` is over before it begins."""
     plan = make_plan(case.seed, without=case.without, mute=case.mute)
     world = World(plan, laws=laws, is_traced=is_traced)
     world.populate()
-    return finish(world)
+    return finish(world) if any(law.is_at_stake() for law in world.laws) else world
 
 
 def finish(world: World) -> World:
@@ -95,9 +95,10 @@ def shrink(case: Case, law: int) -> Case:
         breach = play(candidate).breach
         return candidate if breach is not None and breach.law == law else current
 
-    stories = len(play(Case(seed=case.seed)).stories)
-    for number in range(stories):
-        if len(case.mute) < stories - 1:
+    world = play(Case(seed=case.seed))
+    stories = [*range(len(world.stories)), *(SCHEDULE_NUMBER for _ in world.plans)]
+    for number in stories:
+        if len(case.mute) < len(stories) - 1:
             case = smaller(case, mute=frozenset({number}))
     faults = [fault.number for fault in make_plan(case.seed).faults]
     size = len(faults)
@@ -118,6 +119,7 @@ def told(case: Case) -> str:
         f"seed {case.seed}: {world.breach}",
         f"weather: {world.weather}",
         *(f"story {story.workflow_id}: {story.program}" for story in world.stories.values()),
+        *(f"schedule {asked.name}: {asked}" for asked in world.plans),
         *(str(fault) for fault in world.plan.active()),
     ]
     return "\n".join([*heading, *lines, f"to play it again: {case.command}"])

@@ -11,6 +11,8 @@ from engine import values
 from engine.entry import StepEntry
 from engine.keys import OUTPUT_KEY
 from examples.orders import Item, Order, order
+from tests.simulation import timetables
+from tests.simulation.children import CHILD
 from tests.simulation.http import HttpCall, address
 from tests.simulation.plan import Fault, quiet_plan
 from tests.simulation.programs import Op, Program
@@ -151,6 +153,51 @@ def test_a_program_ends_as_it_would(program: Program, in_flight: int, kind: str)
     assert straight.wire.calls > 10
     for ordinal in range(straight.wire.calls):
         check_program(program, straight, Fault(number=0, kind=kind, ordinal=ordinal), in_flight)
+
+
+# --- a schedule ------------------------------------------------------------------------------------------------------
+
+
+def schedule_with(fault: Fault | None) -> World:
+    world = World(quiet_plan([] if fault is None else [fault]))
+    world.plans.append(
+        timetables.Asked(
+            name="s0",
+            body={
+                "name": "s0",
+                "every": "10s",
+                "start_at": "2025-12-31T23:00:05Z",
+                "overlap": "queue",
+                "type": CHILD,
+                "input": {"path": "run", "sleep_s": 3.0, "fails": False, "generations": 0},
+            },
+            orders=[
+                timetables.Order(after_s=1, command="trigger"),
+                timetables.Order(after_s=5, command="pause"),
+                timetables.Order(after_s=6, command="resume"),
+                timetables.Order(
+                    after_s=1,
+                    command="backfill",
+                    value={"from": "2025-12-31T23:50:00Z", "to": "2025-12-31T23:50:09Z", "overlap": "allow"},
+                ),
+            ],
+            lifetime_s=18,
+        )
+    )
+    return finish(world)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_schedule_occurs_as_it_would(kind: str) -> None:
+    straight = schedule_with(None)
+    assert straight.breach is None, str(straight.breach)
+    runs = {run for run in straight.views if run.startswith("s0/")}
+    assert len(runs) >= 4
+    assert straight.wire.calls > 50
+    for ordinal in range(straight.wire.calls):
+        fault = Fault(number=0, kind=kind, ordinal=ordinal)
+        world = schedule_with(fault)
+        assert world.breach is None, (str(fault), str(world.breach))
 
 
 # --- the order -------------------------------------------------------------------------------------------------------

@@ -31,6 +31,9 @@ SLOW = frozenset(
         "an id is known until it is deleted",
         "an id is known for an hour",
         "of two writers the last one wins",
+        "a day has 24 hours",
+        "an end that is heard of late is none",
+        "of those that wait the newest is first",
     }
 )
 

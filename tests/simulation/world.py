@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from adapters.dynamodb import purge
 from engine.ids import Ids
 from engine.registry import Workflow
+from engine.schedules.workflow import schedule
 from tests.simulation.actors import Callers
 from tests.simulation.answer_laws import AnswersAreTrue, ListingIsPlausible, Remembered
 from tests.simulation.author import Author
@@ -22,13 +23,16 @@ from tests.simulation.going_on_laws import DueWhenReady, EndsAsItWould, Messages
 from tests.simulation.keeping_laws import KeptForAWhile
 from tests.simulation.laws import HEARD, BreachError, CommittedStepsStay, EndedStaysEnded, Law, Listing, OneHolder
 from tests.simulation.ledger import Ledger
+from tests.simulation.occurrence_laws import OccurrencesOnce
 from tests.simulation.outside_laws import PurgedIsGone, SignalsOnce
+from tests.simulation.overlap_laws import SchedulesObey
 from tests.simulation.programs import generate
 from tests.simulation.publishing_laws import PublishedOnce
 from tests.simulation.queueing import Schedules, Sqs
 from tests.simulation.sandbox import Sandbox
 from tests.simulation.stored_laws import AllOrNothing, HistoryGrows
 from tests.simulation.timeline import ProcessLoop, Timeline
+from tests.simulation.timetables import START_MS, generate_schedule
 from tests.simulation.view import ENDED, View
 from tests.simulation.wire import Wire
 
@@ -39,9 +43,9 @@ if TYPE_CHECKING:
     from tests.simulation.http import HttpAnswer, HttpCall
     from tests.simulation.plan import Fault, Plan
     from tests.simulation.programs import Program
+    from tests.simulation.timetables import Asked
     from tests.simulation.wire import Request, Service
 
-START_MS = 1_767_225_600_000
 LAWS: tuple[type[Law], ...] = (
     CommittedStepsStay,
     OneHolder,
@@ -61,6 +65,8 @@ LAWS: tuple[type[Law], ...] = (
     PlacesAndTags,
     KeptForAWhile,
     DocumentFolds,
+    OccurrencesOnce,
+    SchedulesObey,
 )
 PATIENCE_S = 2 * 3600.0
 """How long a world may take after the calm, its own waits and a sweep for each of them aside."""
@@ -69,6 +75,10 @@ AFTERGLOW_S = 400.0
 """How long a world goes on when all has ended: what is still under way must do no harm."""
 
 STEPS_MAX = 600_000
+
+SCHEDULE_SHARE = 0.25
+SCHEDULE_NUMBER = 3
+"""Which of the stories the schedule counts as, where there is one."""
 
 PURGE_BATCH_ITEMS = 3
 """So many items a purge deletes at once here: in production a transaction holds more than a world makes."""
@@ -116,22 +126,29 @@ class World:
         self.views: dict[str, View] = {}
         self.lives: dict[str, View] = {}
         self.stories: dict[str, Story] = {}
+        self.plans: list[Asked] = []
         self.told: set[str] = set()
         self.answering_s = 0.0
         self.trace: list[tuple[int, str]] = []
         self.breach: BreachError | None = None
         self._is_traced = is_traced
-        checkers = [law(self) for law in LAWS if laws is None or law.number in laws]
-        self._hearing = {what: [getattr(law, what) for law in checkers if law.hears(what)] for what in HEARD}
+        self.laws = [law(self) for law in LAWS if laws is None or law.number in laws]
+        self._hearing = {what: [getattr(law, what) for law in self.laws if law.hears(what)] for what in HEARD}
         self.callers = Callers(self)
         self.application.workflows |= workflows_of(Children(self.ledger))
+        self.application.workflows[schedule.name] = schedule
 
     # --- time -------------------------------------------------------------------------------------------------------
 
     @property
     def now_ms(self) -> int:
         """Milliseconds since the epoch, truly."""
-        return START_MS + self.timeline.now_us // 1000
+        return self.at_ms(self.timeline.now_us)
+
+    @staticmethod
+    def at_ms(at_us: int) -> int:
+        """Milliseconds since the epoch of a time of the world."""
+        return START_MS + at_us // 1000
 
     @property
     def latest_ms(self) -> int:
@@ -309,6 +326,8 @@ class World:
         for number in range(1 + int(self.plan.chance("workflows") * 2.7)):
             if number not in self.plan.mute:
                 self.tell(f"w{number}", generate(f"{self.plan.seed}/{number}"))
+        if self.plan.chance("schedule") < SCHEDULE_SHARE and SCHEDULE_NUMBER not in self.plan.mute:
+            self.plans.append(generate_schedule(str(self.plan.seed)))
 
     def run(self) -> BreachError | None:
         """Play it to its end; the first law that was broken, or None."""
@@ -334,6 +353,7 @@ class World:
         self.callers.begin()
         timeline = self.timeline
         waits_s = sum(story.expected.waits_s for story in self.stories.values())
+        waits_s += sum(asked.lifetime_s for asked in self.plans)
         limit_s = min(self.weather.calm_s, 3_600.0) + 4 * waits_s + PATIENCE_S
         end_s = limit_s
         while self.breach is None and timeline.now_s < end_s and timeline.steps < STEPS_MAX:
