@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -9,7 +10,7 @@ from msgspec import Struct
 from adapters.alarms import schedule_ms
 from adapters.dynamodb import log
 from adapters.dynamodb.expressions import Change, Condition, binary, number, put_action, update_action
-from adapters.dynamodb.items import INBOX, Head, check_id, check_tags, check_type, digest, encode_head, key, log_key
+from adapters.dynamodb.items import INBOX, Head, check_id, check_tags, check_type, encode_head, key, log_key
 from adapters.dynamodb.limits import VALUE_BYTES_MAX
 from adapters.dynamodb.origins import check_origin
 from adapters.dynamodb.tags import tag_items, take_place
@@ -106,7 +107,8 @@ def begin(
         due_at=now if later is None else later,
         created_at=now,
         updated_at=now,
-        input_digest=digest(workflow_input),
+        # What is remembered of the input, to tell a repeated start from a conflicting one.
+        input_digest=hashlib.sha256(workflow_input).digest(),
         is_unique=is_unique,
         origin=origin,
     )

@@ -103,13 +103,15 @@ class Hold:
                 inbox_done=account.done,
                 gap_n=account.gap_n,
                 gap_at=account.gap_at,
+                unread=inbox.unread,
             )
             head_key = key(after.workflow_id, HEAD)
             actions = [update_action(head_key, head_change(self.head, after), is_mine(self.head))]
             on_inbox = inbox_action(self.turn(inbox, 0), after, yields=True, posts=False)
             actions += [] if on_inbox is None else [on_inbox]
             self._parks += 1
-            identity = f"{self._lease.owner} parks {self._parks}"
+            # Another look in the same claim may have its own count: what it saw tells them apart.
+            identity = f"{self._lease.owner} parks {self._parks} at {inbox.last_ticket} {inbox.told_n}"
             try:
                 await self._table.transact(actions, identity)
             except TransactionRefusedError as refused:

@@ -66,6 +66,7 @@ _COUNTERS = (
     "is_unique",
     "waited",
     "waits_seq",
+    "unread",
 )
 _OPTIONAL_TEXTS = ("owner", "flush", "prune")
 
@@ -96,6 +97,7 @@ class Head(Struct, frozen=True, kw_only=True):
         purging_at: when somebody last began to delete the workflow; 0 where nobody has.
         is_unique: whether it was started as the only one of its type with exactly its tags.
         waited: once it has ended: how often others had begun to wait for that; 0 when all of them have been told.
+        unread: messages left in the inbox when it last yielded, or was given back unrun; 0 after any other commit.
         waits_seq: the commit that wrote its item WAITS; 0 where there is none, because it waits for nobody's end.
     """
 
@@ -134,6 +136,7 @@ class Head(Struct, frozen=True, kw_only=True):
     is_unique: bool = False
     waited: int = 0
     waits_seq: int = 0
+    unread: int = 0
 
 
 def key(workflow_id: str, sort_key: str) -> Item:
@@ -306,6 +309,7 @@ def decode_head(item: Item) -> Head:
         is_unique="is_unique" in item,
         waited=integer(item, "waited"),
         waits_seq=integer(item, "waits_seq"),
+        unread=integer(item, "unread"),
     )
 
 
@@ -354,11 +358,6 @@ def optional_integer(item: Item, name: str) -> int | None:
 def integer(item: Item, name: str) -> int:
     """A number attribute, 0 where it is not there."""
     return int(item[name]["N"]) if name in item else 0
-
-
-def digest(workflow_input: bytes) -> bytes:
-    """What HEAD remembers of the input, to tell a repeated start from a conflicting one."""
-    return hashlib.sha256(workflow_input).digest()
 
 
 def token(*identity: str) -> str:

@@ -26,8 +26,9 @@ from adapters.dynamodb.items import (
     key,
     place_of,
 )
-from adapters.dynamodb.limits import WORKER_POLL_INTERVAL_S
+from adapters.dynamodb.limits import PASSED_UNREAD_MIN, WORKER_POLL_INTERVAL_S
 from adapters.dynamodb.log import Fold
+from adapters.dynamodb.passing import passed_by
 from adapters.dynamodb.plan import Lease
 from adapters.dynamodb.reading import read_partition
 from adapters.dynamodb.table import sleep
@@ -226,6 +227,13 @@ class Claims:
 
 
 async def _load(connection: Connection, lease: Lease, taken: _Taken) -> Claim:
+    if not taken.is_due and taken.head.unread >= PASSED_UNREAD_MIN:
+        hold = Hold(connection.table, connection.clock, taken.head, lease)
+        try:
+            if await passed_by(connection, hold, _inbox(taken.head, passed=taken.head.unread), taken.due_at):
+                return NotDue(taken.due_at)
+        except FencedError:
+            return Held(hold.head.lease_until or 0)
     try:
         driver = await _load_driver(connection, lease, taken.head)
     except (CorruptHistoryError, UnknownVersionError) as error:
@@ -280,8 +288,8 @@ def _blind_driver(connection: Connection, lease: Lease, head: Head) -> DynamoDri
     return DynamoDriver(connection, hold=hold, fold=Fold(), inbox=_inbox(head), keys=keys, waits=waits)
 
 
-def _inbox(head: Head) -> Inbox:
-    return Inbox(Account(done=head.inbox_done, gap_n=head.gap_n, gap_at=head.gap_at))
+def _inbox(head: Head, *, passed: int = 0) -> Inbox:
+    return Inbox(Account(done=head.inbox_done, gap_n=head.gap_n, gap_at=head.gap_at), passed=passed)
 
 
 class _Taken(Struct, frozen=True, kw_only=True):

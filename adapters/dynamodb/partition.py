@@ -62,6 +62,16 @@ def items_query_of(workflow_id: str, prefix: str) -> dict[str, Any]:
     }
 
 
+def later_query_of(workflow_id: str, first: str, prefix: str) -> dict[str, Any]:
+    """The arguments of a Query for those items from the sort key ``first`` on whose keys begin with ``prefix``."""
+    return {
+        "KeyConditionExpression": "#pk = :pk AND #sk BETWEEN :first AND :last",
+        "ExpressionAttributeNames": {"#pk": PARTITION_KEY, "#sk": SORT_KEY},
+        "ExpressionAttributeValues": {":pk": text(workflow_id), ":first": text(first), ":last": text(f"{prefix}~")},
+        "ConsistentRead": True,
+    }
+
+
 def counts_of(item: Item) -> Counts:
     """What an INBOX item says."""
     return Counts(

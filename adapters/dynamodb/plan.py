@@ -155,6 +155,7 @@ def next_head(turn: Turn, commit: Commit) -> Head:
         flush=flush_id(turn),
         wake_at=wake_at,
         deaths=0,
+        unread=0,
         updated_at=now,
         inbox_done=account.done,
         gap_n=account.gap_n,
@@ -184,6 +185,7 @@ def next_head(turn: Turn, commit: Commit) -> Head:
             due_at=wake_at,
             schedule_at=schedule_ms(wake_at, now),
             waiting=commit.names,
+            unread=turn.inbox.unread,
             retrying=told(commit.alarm.retrying if commit.alarm else ()),
         )
     return with_lease(after, turn.lease, now)

@@ -84,6 +84,7 @@ class Inbox:
         account: how far tickets are accounted for, judged by that look.
         bare: tickets of messages whose bodies are not here, but only stored.
         looks: how many looks there have been.
+        passed: messages that no look has read, because nobody had wanted them by the last one before these.
     """
 
     __slots__ = (
@@ -96,13 +97,15 @@ class Inbox:
         "is_due",
         "last_ticket",
         "looks",
+        "passed",
         "told",
         "told_n",
         "waited",
     )
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: Account, *, passed: int = 0) -> None:
         self.account = account
+        self.passed = passed
         self.last_ticket = 0
         self.is_due = False
         self.told_n = 0
@@ -155,6 +158,11 @@ class Inbox:
         wanted = set(names)
         ordered = self._by_ticket.values()
         return list(islice((message for message in ordered if not wanted or message.name in wanted), count))
+
+    @property
+    def unread(self) -> int:
+        """How many messages are there, with those that were ``passed`` over."""
+        return len(self._by_ticket) + self.passed
 
     def has_any(self, names: Sequence[str]) -> bool:
         """Whether a message of ``names`` (any where empty) is there."""
