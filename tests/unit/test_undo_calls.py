@@ -74,11 +74,13 @@ async def test_an_undo_in_a_thread_may_finish_when_the_run_is_evicted_and_is_not
 async def test_the_hard_end_of_an_eviction_leaves_a_thread_to_itself_and_its_undo_to_the_next_run() -> None:
     bench, began, go_on = Bench(), threading.Event(), threading.Event()
     undone: list[str] = []
+    ended = threading.Semaphore(0)
 
     def undo(_ctx: Any, output: str) -> None:
         began.set()
         go_on.wait(WAIT_S)
         undone.append(output)
+        ended.release()
 
     work = failing(bench, undo)
     handle = bench.start(work)
@@ -90,6 +92,8 @@ async def test_the_hard_end_of_an_eviction_leaves_a_thread_to_itself_and_its_und
     go_on.set()
     with pytest.raises(WorkflowFailedError, match="ValueError: no"):
         await bench.once(work)
+    for _ in range(2):
+        assert await asyncio.to_thread(ended.acquire, timeout=WAIT_S)
     assert undone == ["a", "a"]
 
 
