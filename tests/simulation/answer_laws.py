@@ -153,6 +153,9 @@ class Remembered(Law):
 
     def wrote(self, view: View, news: News) -> None:
         """Look at each id that is taken down, and until when."""
+        if view.is_purged:
+            # What was remembered goes page by page; a try that was under way may come in between, and goes likewise.
+            return
         for change in news.changes:
             if not change.sk.startswith("DEDUP#") or change.new is None:
                 continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from adapters.dynamodb import purge
+from adapters.dynamodb import lease, purge
 from engine.ids import Ids
 from engine.registry import Workflow
 from engine.schedules.workflow import schedule
@@ -80,8 +80,13 @@ SCHEDULE_SHARE = 0.25
 SCHEDULE_NUMBER = 3
 """Which of the stories the schedule counts as, where there is one."""
 
-PURGE_BATCH_ITEMS = 3
-"""So many items a purge deletes at once here: in production a transaction holds more than a world makes."""
+_SMALL: tuple[tuple[Any, str, int], ...] = (
+    # A transaction holds more than a world makes.
+    (purge, "_BATCH_ITEMS", 3),
+    # Hundreds of messages would never be left unread.
+    (lease, "PASSED_UNREAD_MIN", 1),
+)
+"""Limits of the product that no world would come to, and what they are here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,12 +339,15 @@ class World:
         random_bytes = Ids.__init__.__defaults__
         entropy = self.plan.chance
         Ids.__init__.__defaults__ = (lambda count: int(entropy("ids") * 2**52).to_bytes(count, "big"),)
-        batch_items, purge._BATCH_ITEMS = purge._BATCH_ITEMS, PURGE_BATCH_ITEMS
+        usual = [getattr(place, name) for place, name, _ in _SMALL]
+        for place, name, limit in _SMALL:
+            setattr(place, name, limit)
         try:
             self._play()
         finally:
             Ids.__init__.__defaults__ = random_bytes
-            purge._BATCH_ITEMS = batch_items
+            for (place, name, _), limit in zip(_SMALL, usual, strict=True):
+                setattr(place, name, limit)
             self.ledger.is_closed = True
             for sandbox in self.functions.sandboxes:
                 sandbox.loop.dismantle()
