@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from engine.entry import Message
 from engine.lifecycle import WorkflowState
+from engine.location import EVERYTHING
 
 
 class Retrying(Struct, frozen=True, kw_only=True):
@@ -82,14 +83,14 @@ class Publication(Struct, frozen=True, kw_only=True):
 
     Attributes:
         id: unique to it.
-        name: of the message; ``topic`` is what it is about, ``"*"`` for nothing in particular.
+        name: of the message; ``topic`` is what it is about, EVERYTHING where that is nothing in particular.
         body: CBOR.
         sent_at: integer milliseconds since the epoch.
     """
 
     id: str
     name: str
-    topic: str = "*"
+    topic: str = EVERYTHING
     body: bytes
     sent_at: int
 

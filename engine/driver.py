@@ -175,7 +175,6 @@ class EngineDriver(Protocol):
             CommitTooLarge: it is beyond the driver's limits.
             FencedError: somebody else holds the lease.
             InboxMovedError: it yields, and a message came since the last refresh, or an awaited workflow has ended.
-            WorkflowNotFoundError, WorkflowEndedError: an outgoing message has nobody to go to.
             ChildRefusedError: a child cannot be started.
             CommitInFlightError: another commit of this driver is in flight.
             StoreUnavailableError: the store could not be reached for long enough.

@@ -127,7 +127,10 @@ class UnstorableValueError(AuthorError, CriticalError):
 
 
 class RollbackError(TorporError):
-    """Raise it in a step to fail at once and, where nobody catches it, to undo the completed steps."""
+    """Raise it in a step to fail at once and, where nobody catches it, to undo the completed steps.
+
+    ``step_name`` and ``attempts`` are as those of a ``StepError``.
+    """
 
     step_name: str = ""
     attempts: int = 0

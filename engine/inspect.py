@@ -25,6 +25,7 @@ from engine.errors import TorporError
 from engine.kept import is_whole
 from engine.lifecycle import WorkflowState
 from engine.location import LoopIteration
+from engine.message_record import MARKER
 from engine.values import StoredError
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from engine.entry import Entry, EntryKind, EntryMetadata
     from engine.location import Location
 
-_QUEUE_MESSAGE_MARK = "__rivetWorkflowQueueMessage"
 _VALUE_CHARACTERS_SHOWN = 120
 
 
@@ -281,7 +281,7 @@ def _value(data: bytes | None) -> dict[str, Any]:
 
 
 def _facts_of_message(name: str, content: Any) -> dict[str, Any]:
-    if not isinstance(content, dict) or _QUEUE_MESSAGE_MARK not in content:
+    if not isinstance(content, dict) or MARKER not in content:
         return {"status": "completed", "details": f"message {name}", "value": content, "has_value": True}
     details = f"message {content.get('name')} with the id {content.get('id')}"
     # History does not say whether somebody has to complete it: until somebody does, all that is known is this.

@@ -9,7 +9,7 @@ from msgspec import Struct
 from engine import values
 from engine.entry import Message
 
-_MARKER = "__rivetWorkflowQueueMessage"
+MARKER = "__rivetWorkflowQueueMessage"
 """The key by which the reference engine knows such a map."""
 
 
@@ -27,7 +27,7 @@ class Recorded(Struct, frozen=True, kw_only=True):
 def encode(message: Message, *, is_completed: bool, keeps_ticket: bool) -> bytes:
     """The record of ``message``; ``keeps_ticket`` where it may have to return to its place in the inbox."""
     fields = [
-        (_MARKER, values.encode(1)),
+        (MARKER, values.encode(1)),
         ("id", values.encode(message.id)),
         ("name", values.encode(message.name)),
         ("body", message.body),
@@ -44,7 +44,7 @@ def encode(message: Message, *, is_completed: bool, keeps_ticket: bool) -> bytes
 def decode(name: str, data: bytes) -> Recorded:
     """What ``encode`` wrote, or the bare value that early versions of the reference engine stored under ``name``."""
     value = values.decode(data)
-    if not (isinstance(value, dict) and value.get(_MARKER) == 1):
+    if not (isinstance(value, dict) and value.get(MARKER) == 1):
         return Recorded(id="", name=name, body=value, created_at=0, is_completed=False, ticket=0)
     found_name, created_at, ticket = value.get("name"), value.get("createdAt"), value.get("ticket")
     return Recorded(

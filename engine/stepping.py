@@ -22,7 +22,7 @@ Ts = TypeVarTuple("Ts")
 
 
 class Stepping(Operating):
-    """What a context does."""
+    """How a context does what must not be done twice."""
 
     __slots__ = ()
 

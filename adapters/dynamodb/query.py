@@ -83,7 +83,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 class Page(Struct, frozen=True, kw_only=True):
-    """Some workflows, the youngest first; ``cursor`` asks for the next ones, None says that there are none."""
+    """Some workflows of a listing, in its order; ``cursor`` asks for the next ones, None says that there are none."""
 
     items: list[Description]
     cursor: str | None

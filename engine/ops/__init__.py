@@ -1,1 +1,1 @@
-"""The operations of a workflow, a room each; none imports another but for branch, rollback and attempt."""
+"""The operations of a workflow, a room each; what several need is in attempt, branch, failures, rollback, sending."""
