@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from engine import limits
 from engine.abandoning import held
 from engine.abort import AbortEvent
-from engine.errors import EvictedError, FencedError, StalledError
+from engine.errors import DriverError, EvictedError, FencedError, StalledError
 from engine.flushing import Flusher
 from engine.origin import UNKNOWN
 from engine.waits import Wait, merge
@@ -96,6 +96,7 @@ class Turn:
         self._timer: Timer | None = None
         self._timer_at = 0
         self._lookout: Timer | None = None
+        self._is_looking = False
         self.flusher = flusher or Flusher(storage, driver, clock, hooks, driver.deaths)
         self.flusher.on_failure = self.evict
 
@@ -235,6 +236,7 @@ class Turn:
             return
         if self.is_live or self.has_short_wait():
             self._arm()
+            self._look_out()
             return
         self.is_unwinding = True
         # What ends the run is at hand, and commits everything; a process that was frozen here must not do so before.
@@ -317,11 +319,8 @@ class Turn:
     # --- while others work --------------------------------------------------------------------------------------------
 
     def _look_out(self) -> None:
-        """See that a wait for a message or a workflow's end is looked at again, though others work for long.
-
-        In live mode it is told of both.
-        """
-        if self.is_live or self._lookout is not None or not self._is_listening():
+        """See that a wait for a message or an end is looked at again while others work; in live mode it is told."""
+        if self.is_live or self._is_looking or self._lookout is not None or not self._is_listening():
             return
         self._lookout = self.clock.call_later(self.driver.worker_poll_interval, self._on_lookout)
 
@@ -330,19 +329,34 @@ class Turn:
 
     def _on_lookout(self) -> None:
         self._lookout = None
-        if self.working and self._is_listening() and not (self.is_closed or self.abort.is_set()):
+        if self.is_closed or self.is_unwinding or self.abort.is_set():
+            return
+        if not self.working:
+            self._look_out()
+        elif self._is_listening():
             # A look is work: the run must not yield to a message that it is about to see.
+            self._is_looking = True
             self.enter()
             self.spawn(self._look)
 
     async def _look(self) -> None:
         try:
             with suppress(EvictedError):
-                await self.look_again()
-                self.resume_workflow_waits()
+                if await self.reach(self._has_looked()):
+                    self.resume_message_waits()
+                    self.resume_workflow_waits()
         finally:
+            self._is_looking = False
             if not self.is_closed:
+                self._look_out()
                 self.leave()
+
+    async def _has_looked(self) -> bool:
+        # Work is not lost to a look on the side: the next one, or a commit, shows whether the store stays away.
+        with suppress(DriverError):
+            await self.driver.message_driver.refresh()
+            return True
+        return False
 
     # --- stopping ---------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from engine import Context, WorkflowResult, WorkflowState, workflow
+from engine.errors import StoreUnavailableError
 from engine.registry import Registry
 from engine.testing import MemoryWorld
 from tests.unit.bench import Bench
@@ -146,3 +147,81 @@ async def test_a_message_that_comes_as_the_work_ends_is_not_slept_over() -> None
     assert result.state is WorkflowState.SLEEPING
     assert result.waiting_for_messages is None
     assert bench.driver.messages == []
+
+
+@pytest.mark.parametrize("short_wait", ["as the other comes to listen", "as it is looked"])
+async def test_work_after_a_wait_in_memory_is_called_off_too(short_wait: str) -> None:
+    bench = Bench()
+    began_at = bench.clock.now()
+    is_listened_to = short_wait == "as it is looked"
+
+    async def parent(ctx: Context, _given: Any) -> list[Any]:
+        async def working(ctx: Context) -> None:
+            if is_listened_to:
+                await ctx.step("begin", bench.clock.sleep, 0.05)
+            await ctx.sleep("short", 0.09)
+            await ctx.step("work", bench.clock.sleep, WORK_S, timeout=0)
+
+        async def listening(ctx: Context) -> Any:
+            if not is_listened_to:
+                await ctx.step("begin", bench.clock.sleep, 0.02)
+            return (await ctx.queue.next("wait", "stop")).body
+
+        race = await ctx.race("race", {"working": working, "listening": listening})
+        return [race.winner, race.value]
+
+    handle = bench.start(parent)
+    bench.clock.call_later(30, functools.partial(send, bench, "enough"))
+    assert (await bench.finish(handle)).output == ["listening", "enough"]
+    assert bench.clock.now() - began_at < 31_000
+
+
+async def test_work_is_not_lost_to_a_look_that_fails() -> None:
+    bench = Bench()
+    failures: list[int] = []
+
+    async def fail(operation: str, phase: str) -> None:
+        if (operation, phase) == ("refresh", "before") and began_at + 5_000 < bench.clock.now() < began_at + 20_000:
+            failures.append(bench.clock.now())
+            raise StoreUnavailableError("throttled again and again")
+
+    async def work() -> str:
+        bench.runs["work"] += 1
+        await bench.clock.sleep(WORK_S)
+        return "done"
+
+    began_at = bench.clock.now()
+    bench.driver.on_call = fail
+    result = await bench.finish(bench.start(lambda ctx, _given: called_off(ctx, work)))
+    assert result.output == {"winner": "working", "value": "done"}
+    assert len(failures) > 100
+    assert bench.runs["work"] == 1
+
+
+async def test_a_slow_store_is_asked_one_look_at_a_time() -> None:
+    bench = Bench()
+    under_way: list[int] = [0, 0]
+
+    async def take_long(operation: str, phase: str) -> None:
+        if operation == "refresh" and bench.clock.now() > began_at:
+            under_way[0] += 1 if phase == "before" else -1
+            under_way[1] = max(under_way)
+            if phase == "before":
+                await bench.clock.sleep(5)
+
+    began_at = bench.clock.now()
+    bench.driver.on_call = take_long
+
+    async def parent(ctx: Context, _given: Any) -> None:
+        async def listening(ctx: Context, name: str, after_s: float) -> None:
+            await ctx.step("begin", bench.clock.sleep, after_s)
+            await ctx.queue.next("wait", name)
+
+        async def working(ctx: Context) -> None:
+            await ctx.step("work", bench.clock.sleep, 60, timeout=0)
+
+        others = {f"at-{second}": functools.partial(listening, name="stop", after_s=second) for second in range(1, 9)}
+        await ctx.join("both", {"working": working, **others})
+
+    await bench.finish(bench.start(parent))
+    assert under_way[1] == 1
