@@ -237,7 +237,7 @@ def _deadline_recomputed() -> list[Patch]:
 
 
 def _ended_is_claimed() -> list[Patch]:
-    return [(lease, "_FREE", Condition("attribute_exists(#pk) AND attribute_not_exists(#owner)"))]
+    return [(lease, "IS_FREE", Condition("attribute_exists(#pk) AND attribute_not_exists(#owner)"))]
 
 
 def _cancel_is_overwritten() -> list[Patch]:
@@ -245,7 +245,7 @@ def _cancel_is_overwritten() -> list[Patch]:
 
 
 def _cancels_what_has_ended() -> list[Patch]:
-    return [(lease, "_ACTIVE", Condition("attribute_exists(#pk)"))]
+    return [(lease, "HAS_NOT_ENDED", Condition("attribute_exists(#pk)"))]
 
 
 # --- 8: ends as it would ---------------------------------------------------------------------------------------------

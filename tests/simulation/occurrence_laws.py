@@ -54,6 +54,13 @@ class OccurrencesOnce(ScheduleLaw):
         first_ms, last_ms = order.body["from_ms"] - 1, order.body["until_ms"]
         return [at_ms for timing in self._timings(book) for at_ms in occurrences(timing, first_ms, last_ms)]
 
+    def begins(self, book: Book, state: State) -> None:
+        """It minds every occurrence from its creation on."""
+        created_ms = integer(book.view.head, "created_at") or 0
+        lost = occurrences(state["spec"]["timing"], created_ms, state["after_ms"])
+        if lost:
+            raise self.breach(f"{book.asked.name} was created at {_told([created_ms])}, and has lost {_told(lost)}")
+
     def turned(self, book: Book, before: State, after: State, told: list[Told]) -> None:
         """Account for every occurrence that the schedule has gone past, and for all that it was told."""
         name = book.asked.name

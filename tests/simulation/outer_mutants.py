@@ -36,7 +36,7 @@ def _one_page() -> list[Patch]:
 
 
 def _what_runs_too() -> list[Patch]:
-    return [(purge, "_HAS_ENDED", Condition("attribute_exists(#pk)"))]
+    return [(purge, "HAS_ENDED", Condition("attribute_exists(#pk)"))]
 
 
 def _nobody_goes_on() -> list[Patch]:

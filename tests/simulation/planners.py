@@ -63,10 +63,8 @@ class Planners:
             life=asked.life,
             **more,
         )
-        # An update may have left no occurrence in the time that is to be made up for.
-        refusals = (400, 404, 409) if order.command == "backfill" else (404, 409)
         for _ in range(2 if self._world.plan.chance("tells again") < 0.15 else 1):
-            await self._callers.ask(call, refusals=refusals)
+            await self._callers.ask(call, refusals=(404, 409))
         sent.is_acknowledged = True
         self._world.acknowledged(asked.life, message_id)
         if self._world.plan.chance("looks") < 0.3:

@@ -99,6 +99,9 @@ class ScheduleLaw(Law):
         """Somebody has a schedule."""
         return bool(self.world.plans)
 
+    def begins(self, book: Book, state: State) -> None:
+        """A schedule has a state for the first time."""
+
     def turned(self, book: Book, before: State, after: State, told: list[Told]) -> None:
         """A schedule has come from one state to another, and had been told this meanwhile."""
 
@@ -176,7 +179,9 @@ class ScheduleLaw(Law):
         if after["spec"]["timing"] not in book.timings:
             book.timings.append(after["spec"]["timing"])
         told = [order for order in book.orders() if order.ticket not in book.obeyed]
-        if before is not None and before != after:
+        if before is None:
+            self.begins(book, after)
+        elif before != after:
             self.turned(book, before, after, told)
             # What leaves the inbox with this write may be for the next turn.
             book.obeyed |= told_before

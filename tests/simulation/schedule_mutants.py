@@ -10,7 +10,7 @@ from engine.durations import to_datetime
 from engine.schedules import commands, deciding, limits, workflow
 from engine.schedules.deciding import Turn
 from engine.schedules.identity import run_id
-from engine.schedules.record import Overlap, Schedule
+from engine.schedules.record import Overlap, Schedule, Spec
 from handlers import operations
 from handlers.calls import Answer
 from tests.simulation.mutant import Mutant
@@ -29,6 +29,16 @@ def _one_is_lost() -> list[Patch]:
             meet(self, at_ms)
 
     return [(Turn, "_meet", mutant)]
+
+
+def _begins_late() -> list[Patch]:
+    begun = vars(Schedule)["begun"].__func__
+
+    def mutant(kind: type[Schedule], spec: Spec, at_ms: int) -> Schedule:
+        made: Schedule = begun(kind, spec, at_ms)
+        return replace(made, after_ms=made.after_ms + 30_000)
+
+    return [(Schedule, "begun", classmethod(mutant))]
 
 
 def _too_early() -> list[Patch]:
@@ -145,6 +155,7 @@ def _said_to_be_deleted() -> list[Patch]:
 
 SCHEDULE_MUTANTS = [
     Mutant(name="an occurrence is lost", law=19, patches=_one_is_lost),
+    Mutant(name="a schedule minds nothing at first", law=19, patches=_begins_late),
     Mutant(name="an occurrence comes too early", law=19, patches=_too_early),
     Mutant(name="a schedule oversleeps", law=19, patches=_overslept),
     Mutant(name="a run is not named after its occurrence", law=19, patches=_named_after_the_moment),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,8 @@ from tests.simulation.world import LAWS
 
 if TYPE_CHECKING:
     from tests.simulation.mutant import Mutant
+
+RELIABILITY = Path(__file__).parents[2] / "docs" / "RELIABILITY.md"
 
 QUICK = 60
 """Seeds within which most mutants are caught; those that need more are left to ``make simulate MUTANTS=1``."""
@@ -43,6 +46,11 @@ def test_every_law_has_two_mutants_or_more() -> None:
     assert counted.keys() == {law.number for law in LAWS}
     assert min(counted.values()) >= 2
     assert {mutant.name for mutant in MUTANTS} >= SLOW
+
+
+def test_the_docs_have_the_numbers() -> None:
+    said = f"{len(LAWS)} laws are held against {len(MUTANTS)} broken products."
+    assert said in RELIABILITY.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("mutant", [one for one in MUTANTS if one.name not in SLOW], ids=lambda mutant: mutant.name)

@@ -97,7 +97,8 @@ def _timing(rng: random.Random, kind: str, before: Timing | None = None) -> tupl
                 timing["start_at"] = _text(START_MS // 1000 - 300)
             elif before is not None and "start_at" in before:
                 timing["start_at"] = before["start_at"]
-            return timing, interval_s, (_text(until_s - interval_s * 3), _text(until_s))
+            # An update may make the interval the longest there is.
+            return timing, interval_s, (_text(until_s - max(interval_s * 3, 30)), _text(until_s))
         case "cron":
             zone = before["timezone"] if before else rng.choice(ZONES)
             minutes = rng.choice(("*", "*/2", "1,2,3,26,27,28,31,32,33,56,57,58"))
