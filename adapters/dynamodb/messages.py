@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from adapters.dynamodb.inbox import send
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 class DynamoMessages:
     """The ``MessageDriver`` of a claimed workflow."""
 
-    __slots__ = ("_commit", "_connection", "_inbox", "_workflow_id")
+    __slots__ = ("_commit", "_connection", "_inbox", "_looking", "_workflow_id")
 
     def __init__(
         self,
@@ -32,6 +33,7 @@ class DynamoMessages:
         self._workflow_id = workflow_id
         self._inbox = inbox
         self._commit = commit
+        self._looking = asyncio.Lock()
 
     async def add(self, message: Message) -> bool:
         """Accept a message; False where its id was accepted before."""
@@ -48,7 +50,10 @@ class DynamoMessages:
 
     async def refresh(self) -> None:
         """Read the inbox anew."""
-        await look_at_inbox(self._connection.table, self._inbox, self._workflow_id, self._connection.clock.now())
+        # Branches look when they please. Of two looks side by side the one that began first may end last, and would
+        # take out again what the other one has seen, whose ticket is accounted for by then.
+        async with self._looking:
+            await look_at_inbox(self._connection.table, self._inbox, self._workflow_id, self._connection.clock.now())
 
     async def receive(self, names: Sequence[str], count: int) -> list[Message]:
         """The oldest ``count`` messages of ``names`` (all where empty) as of the last refresh."""

@@ -61,8 +61,8 @@ class Faults:
 
     ``plan`` maps an operation's name to what happens to its next calls, one after the other: an exception is raised
     instead of the call (the request is lost), ``("after", exception)`` raises it after the call (the answer is lost),
-    a coroutine function is awaited before the call, None lets the call pass. Where a plan is at its end, ``chance``
-    is asked.
+    ``("held", event)`` holds the answer back until that is set, a coroutine function is awaited before the call, None
+    lets the call pass. Where a plan is at its end, ``chance`` is asked.
     """
 
     def __init__(self, client: Any) -> None:
@@ -84,6 +84,10 @@ class Faults:
                 case ("after", error):
                     await operation(**arguments)
                     raise self._translated(error, name)
+                case ("held", event):
+                    answer = await operation(**arguments)
+                    await event.wait()
+                    return answer
                 case BaseException():
                     raise self._translated(step, name)
                 case _:

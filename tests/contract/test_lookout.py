@@ -48,3 +48,29 @@ async def test_looking_reads_one_item_where_nothing_came(place: Place) -> None:
     await driver.refresh()
     assert [name for name, _ in place.client.calls] == ["get_item", "query"]
     assert [message.body for message in await driver.message_driver.receive((), 9)] == [b"\x01"]
+
+
+async def until_asked(place: Place, operation: str) -> None:
+    for _ in range(500):
+        if not place.client.plan[operation]:
+            return
+        await asyncio.sleep(0.01)
+
+
+async def test_a_message_that_two_looks_cross_is_not_slept_over(place: Place) -> None:
+    driver = await place.started()
+    is_put, is_answered = asyncio.Event(), asyncio.Event()
+    place.client.plan["put_item"] = [is_put.wait]
+    sending = asyncio.ensure_future(place.store.send("w", name="go", body=b"\x01"))
+    await until_asked(place, "put_item")
+    # The ticket is given and the message is not there yet. A look reads so, and its answer is long in coming.
+    place.client.plan["query"] = [("held", is_answered)]
+    looks = [asyncio.ensure_future(driver.refresh())]
+    await until_asked(place, "query")
+    is_put.set()
+    await sending
+    looks.append(asyncio.ensure_future(driver.refresh()))
+    await asyncio.sleep(0.3)
+    is_answered.set()
+    await asyncio.gather(*looks)
+    assert [message.body for message in await driver.message_driver.receive(("go",), 9)] == [b"\x01"]
