@@ -74,6 +74,8 @@ class Committer:
         self._keys = keys
         self._waits = waits
         self._is_committing = False
+        # The last of the places that were taken anew, by target.
+        self._late: dict[str, int] = {}
         self.tries = 0
         self.has_stale_schedule = False
         self.signalled: set[str] = set()
@@ -174,8 +176,9 @@ class Committer:
         if target is None or target == self._workflow_id:
             ticket = await take_ticket(self._table, self._workflow_id, now)
             self._inbox.took_ticket(ticket)
-        elif now - outgoing.message.sent_at > SEND_SLOW_MS:
-            ticket = await self._place_again(target, now)
+        elif now - outgoing.message.sent_at > SEND_SLOW_MS or outgoing.message.ticket < self._late.get(target, 0):
+            # Those that were called after one that came so late stay behind it, too.
+            ticket = self._late[target] = await self._place_again(target, now)
         else:
             ticket = outgoing.message.ticket
         return self._posted(outgoing, ticket)

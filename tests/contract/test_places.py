@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 WAITS = Commit(yields=True, names=("go",), state=WorkflowState.SLEEPING)
 
 
-async def signal_to(driver: DynamoDriver, target: str, body: bytes = b"") -> Outgoing:
+async def signal_to(driver: DynamoDriver, target: str, body: bytes = b"", message_id: str = "s1") -> Outgoing:
     """A message that has its place in the inbox of ``target``."""
     sent_at = driver.clock.now()
     ticket = await driver.peers.reserve(target)
-    return Outgoing(workflow_id=target, message=Message(id="s1", name="go", body=body, sent_at=sent_at, ticket=ticket))
+    message = Message(id=message_id, name="go", body=body, sent_at=sent_at, ticket=ticket)
+    return Outgoing(workflow_id=target, message=message)
 
 
 async def waiting(place: Place, target: str = "target") -> None:
@@ -86,6 +87,26 @@ async def test_a_signal_whose_place_was_given_up_before_its_commit_takes_another
     assert await place.due() >= {"target"}
     target = await place.claimed("target")
     assert [(found.id, found.ticket) for found in await target.message_driver.receive((), 9)] == [("s1", 2)]
+
+
+@pytest.mark.parametrize("is_divided", [True, False])
+async def test_signals_stay_in_order_where_the_first_of_them_takes_another_place(
+    place: Place, *, is_divided: bool
+) -> None:
+    await waiting(place)
+    await waiting(place, "other")
+    driver = await place.started()
+    signals = [await signal_to(driver, "target", message_id="s1")]
+    place.clock.shift_ms += SEND_SLOW_MS - 5_000
+    signals += [await signal_to(driver, "target", message_id=f"s{number}") for number in (2, 3)]
+    signals.append(await signal_to(driver, "other", message_id="o1"))
+    place.clock.shift_ms += 6_000
+    for commit in [signals[:1], signals[1:]] if is_divided else [signals]:
+        await driver.commit(Commit(outgoing=commit))
+    target = await place.claimed("target")
+    assert [found.id for found in await target.message_driver.receive((), 9)] == ["s1", "s2", "s3"]
+    # Nobody else pays for it.
+    assert (await place.items("other"))["INBOX"]["n"]["N"] == "1"
 
 
 async def test_a_signal_that_is_too_late_for_its_target_is_asked_for_anew(place: Place) -> None:
