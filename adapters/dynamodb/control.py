@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from adapters.dynamodb.conditions import IS_FREE
 from adapters.dynamodb.errors import ConditionFailedError
-from adapters.dynamodb.expressions import Change, Condition, text
+from adapters.dynamodb.expressions import Change
 from adapters.dynamodb.items import HEAD, check_id, decode_head, due, key
 from adapters.dynamodb.limits import LEASE_MS
 from engine.commit import Alarm, Commit
@@ -22,12 +23,6 @@ if TYPE_CHECKING:
     from engine.commit import Pruning
     from engine.hooks import HistorySnapshot
 
-_ENDED_VALUES = {f":{state}": text(state) for state in sorted(ENDED)}
-_CAN_BE_WOKEN = Condition(
-    f"attribute_exists(#pk) AND attribute_not_exists(#owner) AND NOT #state IN ({', '.join(_ENDED_VALUES)})",
-    _ENDED_VALUES,
-)
-
 
 async def wake(connection: Connection, workflow_id: str) -> None:
     """Make a workflow due now. One that is running looks at everything anyway before it sleeps: nothing is written.
@@ -38,7 +33,7 @@ async def wake(connection: Connection, workflow_id: str) -> None:
     check_id(workflow_id)
     change = Change(sets=due(workflow_id, connection.clock.now()))
     try:
-        await connection.table.update(key(workflow_id, HEAD), change, _CAN_BE_WOKEN)
+        await connection.table.update(key(workflow_id, HEAD), change, IS_FREE)
     except ConditionFailedError as failed:
         if not failed.item:
             raise WorkflowNotFoundError(f"no workflow has the id {workflow_id!r}") from None

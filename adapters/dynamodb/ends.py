@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from adapters.dynamodb.conditions import IS_NOT_CLOSED, IS_OPEN
 from adapters.dynamodb.errors import ConditionFailedError, TransactionRefusedError
 from adapters.dynamodb.expressions import Change, Condition, check_action, delete_action, number
 from adapters.dynamodb.inbox import check_owned
@@ -89,7 +90,7 @@ async def _note(connection: Connection, waiter: str, awaited: str) -> bool:
     await table.put(key(awaited, await_key(waiter)))
     try:
         # Counted twice, where an answer was lost, it is a count all the same.
-        await table.update(inbox, Change(adds={"waited": 1}), Condition("attribute_not_exists(#closed)"))
+        await table.update(inbox, Change(adds={"waited": 1}), IS_NOT_CLOSED)
     except ConditionFailedError:
         return False
     if await table.get(key(awaited, HEAD)) is not None:
@@ -143,7 +144,7 @@ async def is_to_be_seen(table: Table, workflow_id: str) -> bool:
 
 async def _tell(table: Table, waiter: str, ended: str, now: int) -> bool:
     try:
-        await _count_up(table, waiter, ended, now, "attribute_exists(#n) AND attribute_not_exists(#closed)")
+        await _count_up(table, waiter, ended, now, IS_OPEN)
     except ConditionFailedError as failed:
         if failed.item and "closed" in failed.item:
             return False
@@ -154,16 +155,16 @@ async def _tell(table: Table, waiter: str, ended: str, now: int) -> bool:
     if stored is None or decode_head(stored).state in ENDED:
         return False
     try:
-        await _count_up(table, waiter, ended, now, "attribute_not_exists(#closed)")
+        await _count_up(table, waiter, ended, now, IS_NOT_CLOSED)
         await check_owned(table, waiter, f"{ended} {now}")
     except (ConditionFailedError, WorkflowNotFoundError):
         return False
     return True
 
 
-async def _count_up(table: Table, waiter: str, ended: str, now: int, condition: str) -> None:
+async def _count_up(table: Table, waiter: str, ended: str, now: int, condition: Condition) -> None:
     change = Change(sets=due(waiter, now), adds={"told_n": 1}, unions={"told": [ended]})
-    await table.update(key(waiter, INBOX), change, Condition(condition))
+    await table.update(key(waiter, INBOX), change, condition)
 
 
 async def have_told(table: Table, ended: Head) -> Head:

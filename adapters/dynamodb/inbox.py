@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from adapters.dynamodb.conditions import IS_NOT_CLOSED, IS_OPEN, is_forgotten
 from adapters.dynamodb.errors import AnswerLostError, ConditionFailedError, TransactionRefusedError
-from adapters.dynamodb.expressions import Change, Condition, check_action, delete_action, number, put_action
+from adapters.dynamodb.expressions import Change, Condition, check_action, delete_action, put_action
 from adapters.dynamodb.items import (
     DEDUP_PREFIX,
     HEAD,
@@ -35,6 +36,7 @@ from engine.origin import UNKNOWN
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from adapters.dynamodb.expressions import Item
     from adapters.dynamodb.table import Connection, Table
     from engine.origin import Origin
 
@@ -63,7 +65,7 @@ async def take_ticket(table: Table, workflow_id: str, now: int) -> int:
         WorkflowEndedError: it takes no more messages; nothing was written.
     """
     try:
-        return await _count_up(table, workflow_id, now, "attribute_exists(#n) AND attribute_not_exists(#closed)")
+        return await _count_up(table, workflow_id, now, IS_OPEN)
     except ConditionFailedError as failed:
         if failed.item and "closed" in failed.item:
             raise _ended(workflow_id) from None
@@ -74,7 +76,7 @@ async def take_ticket(table: Table, workflow_id: str, now: int) -> int:
     if decode_head(stored).state in ENDED:
         raise _ended(workflow_id)
     try:
-        ticket = await _count_up(table, workflow_id, now, "attribute_not_exists(#closed)")
+        ticket = await _count_up(table, workflow_id, now, IS_NOT_CLOSED)
     except ConditionFailedError:
         raise _ended(workflow_id) from None
     await check_owned(table, workflow_id, str(ticket))
@@ -105,11 +107,11 @@ def _ended(workflow_id: str) -> WorkflowEndedError:
     return WorkflowEndedError(f"the workflow {workflow_id!r} has ended and takes no more messages")
 
 
-async def _count_up(table: Table, workflow_id: str, now: int, condition: str) -> int:
+async def _count_up(table: Table, workflow_id: str, now: int, condition: Condition) -> int:
     # It stays due since when it has been: moving it in the index would cost twice the ticket itself, each time.
     change = Change(defaults=due(workflow_id, now), adds={"n": 1})
     # A repeated try may take two tickets; the first then counts as one of a sender that died.
-    answer = await table.update(key(workflow_id, INBOX), change, Condition(condition), returns="UPDATED_NEW")
+    answer = await table.update(key(workflow_id, INBOX), change, condition, returns="UPDATED_NEW")
     return integer(answer, "n")
 
 
@@ -118,8 +120,11 @@ async def find_reply(table: Table, workflow_id: str, message_id: str, now: int) 
     stored = await table.get(key(workflow_id, dedup_key(message_id)))
     if stored is None or integer(stored, TTL) <= now // 1000:
         return None
-    reply = bytes(stored["reply"]["B"]) if "reply" in stored else None
-    return Accepted(message_id=message_id, duplicate=True, reply=reply)
+    return Accepted(message_id=message_id, duplicate=True, reply=_reply_in(stored))
+
+
+def _reply_in(dedup: Item) -> bytes | None:
+    return bytes(dedup["reply"]["B"]) if "reply" in dedup else None
 
 
 async def send(
@@ -201,8 +206,7 @@ async def _put(table: Table, workflow_id: str, message: Message) -> Accepted:
 async def _put_once(connection: Connection, workflow_id: str, message: Message) -> Accepted:
     now_s = connection.clock.now() // 1000
     dedup = encode_dedup(workflow_id, message.id, message.ticket, now_s + DEDUP_TTL_S)
-    is_new = Condition("attribute_not_exists(#pk) OR #ttl <= :now", {":now": number(now_s)})
-    actions = [put_action(encode_message(workflow_id, message)), put_action(dedup, is_new)]
+    actions = [put_action(encode_message(workflow_id, message)), put_action(dedup, is_forgotten(now_s))]
     accepted = Accepted(message_id=message.id)
     try:
         await connection.table.transact(actions, f"send {connection.ids.new()}")
@@ -216,6 +220,5 @@ async def _whose(table: Table, workflow_id: str, message: Message, cause: Except
     stored = await table.get(key(workflow_id, dedup_key(message.id)))
     if stored is None:
         raise StoreUnavailableError(f"the message id {message.id!r} was taken and is gone") from cause
-    reply = bytes(stored["reply"]["B"]) if "reply" in stored else None
     is_ours = integer(stored, "ticket") == message.ticket
-    return Accepted(message_id=message.id, duplicate=not is_ours, reply=reply)
+    return Accepted(message_id=message.id, duplicate=not is_ours, reply=_reply_in(stored))

@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from adapters.dynamodb.compaction import Keys
+from adapters.dynamodb.conditions import HAS_NOT_ENDED, IS_FREE, NOBODY_LIVING_HOLDS_IT, has_outlived
 from adapters.dynamodb.driver import DynamoDriver
 from adapters.dynamodb.ends import Waits, tell_waiters
 from adapters.dynamodb.errors import ConditionFailedError
@@ -109,14 +110,6 @@ Claim = Claimed | Unreadable | Held | NotDue | Ended | Purging | Outlived | NotF
 
 _Gone = Ended | Purging | Outlived | NotFound
 
-_ENDED_VALUES = {f":{state}": text(state) for state in sorted(ENDED)}
-_NOT_ENDED = f"NOT #state IN ({', '.join(_ENDED_VALUES)})"
-_FREE = Condition(f"attribute_exists(#pk) AND attribute_not_exists(#owner) AND {_NOT_ENDED}", _ENDED_VALUES)
-_ACTIVE = Condition(f"attribute_exists(#pk) AND {_NOT_ENDED}", _ENDED_VALUES)
-_OUTLIVED = (
-    f"#state IN ({', '.join(_ENDED_VALUES)}) AND attribute_not_exists(#purging_at) AND #prune_at <= :now"
-    " AND (attribute_not_exists(#owner) OR #lease_until <= :now)"
-)
 _EXISTS = Condition("attribute_exists(#pk) AND attribute_not_exists(#purging_at)")
 _LOOKS_MAX = 5
 _LOOK_AGAIN_S = 0.02
@@ -170,7 +163,8 @@ class Claims:
         """As ``claim``, an ended workflow whose time is over; Ended, and nothing is written, where that is none."""
         connection = self._connection.metered()
         lease, now = self._lease(lease_ms, None), self._connection.clock.now()
-        condition = Condition(_OUTLIVED, {**_ENDED_VALUES, ":now": number(now)})
+        outlived = has_outlived(now)
+        condition = Condition(f"{outlived.expression} AND attribute_not_exists(#purging_at)", outlived.values)
         try:
             taken = await _acquire(connection.table, workflow_id, lease, now, condition)
         except ConditionFailedError:
@@ -185,7 +179,7 @@ class Claims:
         """
         connection = self._connection.metered()
         lease = self._lease(lease_ms, None)
-        taken = await _seize(connection, workflow_id, lease, _ACTIVE)
+        taken = await _seize(connection, workflow_id, lease, HAS_NOT_ENDED)
         return _blind_driver(connection, lease, taken.head)
 
     def _lease(self, lease_ms: int, deadline_ms: int | None) -> Lease:
@@ -194,7 +188,7 @@ class Claims:
 
     async def _take(self, table: Table, workflow_id: str, lease: Lease, now: int) -> _Taken | Held | _Gone:
         try:
-            return await _acquire(table, workflow_id, lease, now, _FREE)
+            return await _acquire(table, workflow_id, lease, now, IS_FREE)
         except ConditionFailedError as failed:
             stored = failed.item
         if not stored:
@@ -370,8 +364,7 @@ async def _tidy_up(table: Table, head: Head, now: int) -> None:
     """Take an ended workflow from what is due, and from an operator who died before telling it what to do."""
     # One who lives is about to let it go on, and counts on its being due; one whose lease is over is fenced first.
     is_left = Condition(
-        "#epoch = :epoch AND #seq = :seq AND attribute_exists(#due_at)"
-        " AND (attribute_not_exists(#owner) OR #lease_until <= :now)",
+        f"#epoch = :epoch AND #seq = :seq AND attribute_exists(#due_at) AND {NOBODY_LIVING_HOLDS_IT}",
         {":epoch": number(head.epoch), ":seq": number(head.seq), ":now": number(now)},
     )
     fences = {} if head.owner is None else {"epoch": 1}

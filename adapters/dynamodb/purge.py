@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from adapters.dynamodb.conditions import HAS_ENDED, has_outlived
 from adapters.dynamodb.ends import is_to_be_seen, tell_waiters
 from adapters.dynamodb.errors import ConditionFailedError, TransactionRefusedError
 from adapters.dynamodb.expressions import (
@@ -23,7 +24,6 @@ from adapters.dynamodb.expressions import (
     delete_action,
     item_bytes,
     number,
-    text,
 )
 from adapters.dynamodb.items import HEAD, INBOX, check_id, decode_head, due, kept, key
 from adapters.dynamodb.limits import (
@@ -39,7 +39,7 @@ from adapters.dynamodb.partition import whole_query_of
 from adapters.dynamodb.schema import LIST_AT, LIST_TYPE, SORT_KEY
 from adapters.dynamodb.tags import leave_place
 from engine.errors import FencedError, WorkflowNotEndedError, WorkflowNotFoundError
-from engine.lifecycle import ENDED, WorkflowState
+from engine.lifecycle import WorkflowState
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -48,9 +48,7 @@ if TYPE_CHECKING:
     from adapters.dynamodb.items import Head
     from adapters.dynamodb.table import Connection
 
-_ENDED_VALUES = {f":{state}": text(state) for state in sorted(ENDED)}
-_HAS_ENDED = Condition(f"attribute_exists(#pk) AND #state IN ({', '.join(_ENDED_VALUES)})", _ENDED_VALUES)
-_IS_BEGUN = Condition(f"{_HAS_ENDED.expression} AND attribute_exists(#purging_at)", _ENDED_VALUES)
+_IS_BEGUN = Condition(f"{HAS_ENDED.expression} AND attribute_exists(#purging_at)", HAS_ENDED.values)
 _BATCH_ITEMS = TRANSACTION_ACTIONS_MAX - 1
 _BATCH_BYTES = TRANSACTION_BYTES_MAX - TRANSACTION_RESERVE_BYTES
 
@@ -93,7 +91,7 @@ async def purge(
     if is_outlived and await is_to_be_seen(connection.table, workflow_id):
         await _look_later(connection, workflow_id)
         raise WorkflowNotEndedError(f"somebody who has waited for the end of {workflow_id!r} has yet to look at it")
-    condition = _outlived(connection.clock.now()) if is_outlived else _IS_BEGUN if is_begun else _HAS_ENDED
+    condition = has_outlived(connection.clock.now()) if is_outlived else _IS_BEGUN if is_begun else HAS_ENDED
     head = await _mark(connection, workflow_id, condition)
     told, is_empty = await _empty(connection, head, until)
     if not is_empty:
@@ -133,17 +131,12 @@ async def _empty(connection: Connection, head: Head, until: int | None) -> tuple
     return told, True
 
 
-def _outlived(now: int) -> Condition:
-    is_over = "#prune_at <= :now AND (attribute_not_exists(#owner) OR #lease_until <= :now)"
-    return Condition(f"{_HAS_ENDED.expression} AND {is_over}", {**_HAS_ENDED.values, ":now": number(now)})
-
-
 async def _look_later(connection: Connection, workflow_id: str) -> None:
     """Have a sweep find it again in a while: who never looks must not keep the others from being found."""
     now = connection.clock.now()
     with suppress(ConditionFailedError):
         later = Change(sets=kept(workflow_id, now + SEEN_LOOK_MS))
-        await connection.table.update(key(workflow_id, HEAD), later, _outlived(now))
+        await connection.table.update(key(workflow_id, HEAD), later, has_outlived(now))
 
 
 async def _mark(connection: Connection, workflow_id: str, condition: Condition) -> Head:

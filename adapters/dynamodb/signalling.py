@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from adapters.dynamodb import inbox, peers
+from adapters.dynamodb.conditions import is_forgotten
 from adapters.dynamodb.errors import ConditionFailedError
 from adapters.dynamodb.expressions import Change, Condition, number, text
 from adapters.dynamodb.inbox import Accepted
@@ -96,12 +97,11 @@ async def _target(connection: Connection, message_id: str, found: str | None, en
         known = None if stored is None or integer(stored, TTL) <= now_s else str(stored["workflow_id"]["S"])
         return None if known == ended else known
     sets = {"workflow_id": text(found), TTL: number(now_s + DEDUP_TTL_S)}
-    is_new = "attribute_not_exists(#pk) OR #ttl <= :now"
-    values = {":now": number(now_s)}
+    is_new = is_forgotten(now_s)
     if ended is not None:
-        is_new, values = f"{is_new} OR #workflow_id = :ended", {**values, ":ended": text(ended)}
+        is_new = Condition(f"{is_new.expression} OR #workflow_id = :ended", {**is_new.values, ":ended": text(ended)})
     try:
-        await connection.table.update(row, Change(sets=sets), Condition(is_new, values))
+        await connection.table.update(row, Change(sets=sets), is_new)
     except ConditionFailedError as failed:
         return found if failed.item is None else str(failed.item["workflow_id"]["S"])
     return found
