@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_ALGORITHM = "AWS4-HMAC-SHA256"
+ALGORITHM = "AWS4-HMAC-SHA256"
+"""What a signature is made with, as requests say it. Source: AWS's Signature Version 4."""
 
 
 class Keys(Protocol):
@@ -58,10 +59,10 @@ class Signer:
         digest = hashlib.sha256(body).hexdigest()
         request = f"POST\n{self._path}\n\n{lines}\n{names}\n{digest}"
         scope = f"{day}/{self._region}/{self._service}/aws4_request"
-        text = f"{_ALGORITHM}\n{at}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
+        text = f"{ALGORITHM}\n{at}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
         signature = hmac.digest(self._key_of(keys.secret_key, day), text.encode(), "sha256").hex()
         credential = f"{keys.access_key}/{scope}"
-        told["authorization"] = f"{_ALGORITHM} Credential={credential}, SignedHeaders={names}, Signature={signature}"
+        told["authorization"] = f"{ALGORITHM} Credential={credential}, SignedHeaders={names}, Signature={signature}"
         return told
 
     def _key_of(self, secret: str, day: str) -> bytes:

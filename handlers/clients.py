@@ -7,6 +7,7 @@ import functools
 import ssl
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 from aiobotocore.config import AioConfig
@@ -18,6 +19,7 @@ from adapters import sqs
 from adapters.dynamodb import client as dynamodb
 from adapters.posting import Address, Limits, Poster
 from adapters.short_way import Service, ShortWay
+from adapters.signing import ALGORITHM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +67,7 @@ class Clients:
         """The client of a table."""
         if "dynamodb" not in self._short:
             generic = await self.generic("dynamodb")
-            way = await self._way(generic, "dynamodb", dynamodb.TARGET, dynamodb.read_answer)
+            way = await self._way(generic, "list_tables", dynamodb.TARGET, dynamodb.read_answer)
             self._short["dynamodb"] = generic if way is None else dynamodb.DynamoClient(way)
         client: Client = self._short["dynamodb"]
         return client
@@ -74,26 +76,48 @@ class Clients:
         """The client of the wake queue."""
         if "sqs" not in self._short:
             generic = await self.generic("sqs")
-            way = await self._way(generic, "sqs", sqs.TARGET, msgspec.json.Decoder(dict).decode)
+            way = await self._way(generic, "list_queues", sqs.TARGET, msgspec.json.Decoder(dict).decode)
             self._short["sqs"] = generic if way is None else sqs.ShortSqs(way, generic)
         client: sqs.SqsClient = self._short["sqs"]
         return client
 
-    async def _way(self, generic: Any, service: str, target: str, answerer: Answerer) -> ShortWay | None:
-        """The short way to where ``generic`` goes; None where only that one knows how."""
-        endpoint: str = generic.meta.endpoint_url
+    async def _way(self, generic: Any, operation: str, target: str, answerer: Answerer) -> ShortWay | None:
+        """The short way to where ``generic`` goes for ``operation``; None where only that one knows how."""
         credentials = await _session().get_credentials()
-        if credentials is None or get_environ_proxies(endpoint):
+        found = None if credentials is None else await destination(generic, operation)
+        if found is None or get_environ_proxies(found.url):
             return None
-        tls = await asyncio.to_thread(_tls) if endpoint.startswith("https:") else None
-        poster = Poster(Address.of(endpoint, tls), _LIMITS, self._clock)
+        tls = await asyncio.to_thread(_tls) if found.url.startswith("https:") else None
+        poster = Poster(Address.of(found.url, tls), _LIMITS, self._clock)
         self._open.push_async_callback(poster.close)
-        about = Service(name=service, region=generic.meta.region_name, target=target)
+        about = Service(name=found.service, region=found.region, target=target)
         return ShortWay(poster, about, credentials, self._clock, answerer=answerer, trace=self._trace)
 
     async def close(self) -> None:
         """Close them all; for tests and tools."""
         await self._open.aclose()
+
+
+class Destination(msgspec.Struct, frozen=True):
+    """Where a service is called, and for which service and region calls to there are signed."""
+
+    url: str
+    service: str
+    region: str
+
+
+async def destination(generic: Any, operation: str) -> Destination | None:
+    """Where ``generic`` goes for ``operation``, one without arguments; None where it signs in a way that is not ours.
+
+    What a client says of itself (``meta.endpoint_url``) is a guess that its rules may overrule at each call, as they do
+    for FIPS in GovCloud, in secret partitions and where a table is called at an account's own address.
+    """
+    parts = urlsplit(await generic.generate_presigned_url(operation))
+    told = parse_qs(parts.query)
+    if told.get("X-Amz-Algorithm") != [ALGORITHM]:
+        return None
+    _, _, region, service, _ = told["X-Amz-Credential"][0].rsplit("/", 4)
+    return Destination(f"{parts.scheme}://{parts.netloc}{parts.path}", service, region)
 
 
 @functools.cache
