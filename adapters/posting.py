@@ -7,6 +7,7 @@ a call to the table or the queue is, and at some hundred microseconds of process
 from __future__ import annotations
 
 import asyncio
+import select
 import ssl
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -32,6 +33,9 @@ KEEP_ALIVE_MS = 12_000
 """Milliseconds that an idle connection is kept. Source: the same as aiobotocore; the services keep them longer. By the
 machine's clock: a process may be frozen for longer than that between two calls."""
 
+
+NEXT_ADDRESS_S = 0.25
+"""Seconds that a host's address is waited for alone; then the next one is tried too. Source: RFC 8305, section 8."""
 
 HTTP_PORT, HTTPS_PORT = 80, 443
 
@@ -111,7 +115,7 @@ class Poster:
         kept_since = self._clock.now() - KEEP_ALIVE_MS
         while self._idle:
             idle_since, connection = self._idle.pop()
-            if connection.is_open and idle_since > kept_since:
+            if connection.is_open and idle_since > kept_since and not connection.has_news():
                 return connection
             connection.close()
         return None
@@ -125,6 +129,7 @@ class Poster:
                     address.host,
                     address.port,
                     ssl=address.tls,
+                    happy_eyeballs_delay=NEXT_ADDRESS_S,
                 )
         except TimeoutError as error:
             raise ConnectTimeoutError(endpoint_url=address.netloc, error=error) from error
@@ -170,6 +175,16 @@ class _Connection(asyncio.Protocol):
         finally:
             self._timer.cancel()
             self._reply = None
+
+    def has_news(self) -> bool:
+        """Whether something has come that the loop has not looked at yet: while nothing is asked, that is an end.
+
+        The loop of a process that was frozen only looks after its first step, and that is when a call is made.
+        """
+        assert self._transport is not None
+        waiting = select.poll()
+        waiting.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
+        return bool(waiting.poll(0))
 
     def close(self) -> None:
         """End it at once."""

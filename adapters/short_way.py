@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 _OK = 200
 
+_AS_IT_IS = {"accept-encoding": "identity"}
+"""What the generic client says too: not packed. Whoever says nothing of it takes anything, also from a proxy."""
+
 
 class Credentials(Protocol):
     """Where keys come from: an aiobotocore session's credentials, which renew themselves."""
@@ -97,7 +100,7 @@ class ShortWay:
         body = msgspec.json.encode(arguments)
         headers = {"content-type": "application/x-amz-json-1.0", "x-amz-target": f"{self._target}.{operation}"}
         keys = await self._credentials.get_frozen_credentials()
-        signed = self._signer.signed(keys, headers, body, self._clock.now())
+        signed = self._signer.signed(keys, headers, body, self._clock.now()) | _AS_IT_IS
         trace = self._trace()
         if trace:
             signed["x-amzn-trace-id"] = trace
@@ -118,7 +121,8 @@ class ShortWay:
             told = {}
         code = str(told.pop("__type", "")).rpartition("#")[2].partition(":")[0]
         error = {"Code": code, "Message": told.pop("message", None) or told.pop("Message", "")}
-        return ClientError({**told, "Error": error, "ResponseMetadata": {"HTTPStatusCode": reply.status}}, operation)
+        about = {"HTTPStatusCode": reply.status, "RequestId": reply.headers.get("x-amzn-requestid", "")}
+        return ClientError({**told, "Error": error, "ResponseMetadata": about}, operation)
 
 
 def _check(reply: Reply) -> None:

@@ -211,5 +211,7 @@ def failed_conditions(reasons: Sequence[Mapping[str, Any]]) -> list[int]:
 
 
 def unavailable(error: Exception, operation: str) -> StoreUnavailableError:
-    """The engine's error for a failure that trying again cannot help."""
-    return StoreUnavailableError(f"DynamoDB refused {operation}: {type(error).__name__}: {error}")
+    """The engine's error for a failure that trying again cannot help; with the id by which AWS knows the request."""
+    known_as = getattr(error, "response", {}).get("ResponseMetadata", {}).get("RequestId")
+    request = f" (request {known_as})" if known_as else ""
+    return StoreUnavailableError(f"DynamoDB refused {operation}: {type(error).__name__}: {error}{request}")

@@ -7,7 +7,7 @@ import pytest
 from botocore.exceptions import ClientError
 from botocore.parsers import ResponseParserError
 
-from adapters.dynamodb.errors import CODES, REASONS, Verdict, failed_conditions, judge, judge_reasons
+from adapters.dynamodb.errors import CODES, REASONS, Verdict, failed_conditions, judge, judge_reasons, unavailable
 
 
 def answered(code: str, status: int = 400) -> ClientError:
@@ -90,3 +90,11 @@ def test_the_reasons_of_a_cancelled_transaction_decide(codes: list[str], verdict
 def test_which_conditions_failed() -> None:
     reasons = [{"Code": "None"}, {"Code": "ConditionalCheckFailed"}, {}]
     assert failed_conditions(reasons) == [1]
+
+
+def test_what_is_given_up_says_by_which_id_aws_knows_the_request() -> None:
+    refused = answered("AccessDeniedException")
+    assert "(request" not in str(unavailable(refused, "put_item"))
+    refused.response["ResponseMetadata"]["RequestId"] = "4KBNVRGD25RG1KEO9UT4V3FQDJVV"
+    assert str(unavailable(refused, "put_item")).endswith("(request 4KBNVRGD25RG1KEO9UT4V3FQDJVV)")
+    assert "(request" not in str(unavailable(TimeoutError(), "put_item"))

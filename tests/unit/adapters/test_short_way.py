@@ -264,7 +264,7 @@ INVALID = {"__type": "com.amazon.coral.validate#ValidationException", "message":
 @pytest.mark.parametrize("told", [CANCELLED, CONDITION, THROTTLED, INVALID])
 async def test_a_refusal_reads_as_from_the_generic_client(told: dict[str, Any]) -> None:
     body = json.dumps(told).encode()
-    error = await refused((400, body, {}))
+    error = await refused((400, body, {"x-amzn-RequestId": "4KBNV"}))
     assert isinstance(error, ClientError)
     answered = {"status_code": 400, "headers": {}, "body": body}
     expected = PARSER.parse(answered, None)
@@ -274,7 +274,7 @@ async def test_a_refusal_reads_as_from_the_generic_client(told: dict[str, Any]) 
     assert error.response["Error"] == {name: expected["Error"][name] for name in ("Code", "Message")}
     for name in ("Item", "CancellationReasons"):
         assert error.response.get(name) == expected.get(name)
-    assert error.response["ResponseMetadata"]["HTTPStatusCode"] == 400
+    assert error.response["ResponseMetadata"] == {"HTTPStatusCode": 400, "RequestId": "4KBNV"}
 
 
 @pytest.mark.parametrize(
