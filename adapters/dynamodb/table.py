@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct, field
 
@@ -39,6 +39,9 @@ from engine.ids import Ids
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+
+T = TypeVar("T")
 
 
 class Client(Protocol):
@@ -181,17 +184,15 @@ class Table:
         """The items of ``keys`` that exist, in no order, eventually consistent."""
         found: list[Item] = []
         for start in range(0, len(keys), BATCH_GET_KEYS_MAX):
-            pending: list[Item] = list(keys[start : start + BATCH_GET_KEYS_MAX])
-            for attempt in range(ATTEMPTS_MAX):
+
+            async def get_some(pending: list[Item]) -> list[Item]:
                 arguments = {"RequestItems": {self.name: {"Keys": pending}}}
                 answer = await self._call(self._client.batch_get_item, arguments, is_write=False, is_single_table=False)
-                found += answer.get("Responses", {}).get(self.name, [])
-                pending = answer.get("UnprocessedKeys", {}).get(self.name, {}).get("Keys", [])
-                if not pending:
-                    break
-                await self._pause(attempt)
-            else:
-                raise StoreUnavailableError("DynamoDB kept leaving keys of BatchGetItem unprocessed")
+                found.extend(answer.get("Responses", {}).get(self.name, []))
+                left: list[Item] = answer.get("UnprocessedKeys", {}).get(self.name, {}).get("Keys", [])
+                return left
+
+            await self._until_done(list(keys[start : start + BATCH_GET_KEYS_MAX]), get_some)
         return found
 
     async def batch_write(self, puts: Sequence[Item], deletes: Sequence[Item]) -> None:
@@ -200,18 +201,29 @@ class Table:
         requests += [{"DeleteRequest": {"Key": key}} for key in deletes]
         # 25 items of a log can be 10 MB, and one request takes 16: no further split by size is needed.
         for start in range(0, len(requests), BATCH_WRITE_ITEMS_MAX):
-            pending = requests[start : start + BATCH_WRITE_ITEMS_MAX]
-            for attempt in range(ATTEMPTS_MAX):
-                arguments = {"RequestItems": {self.name: pending}}
-                answer = await self._call(
-                    self._client.batch_write_item, arguments, is_write=True, is_single_table=False
-                )
-                pending = answer.get("UnprocessedItems", {}).get(self.name, [])
-                if not pending:
-                    break
+            await self._until_done(requests[start : start + BATCH_WRITE_ITEMS_MAX], self._write_some)
+
+    async def _write_some(self, pending: list[dict[str, Item]]) -> list[dict[str, Item]]:
+        arguments = {"RequestItems": {self.name: pending}}
+        answer = await self._call(self._client.batch_write_item, arguments, is_write=True, is_single_table=False)
+        left: list[dict[str, Item]] = answer.get("UnprocessedItems", {}).get(self.name, [])
+        return left
+
+    async def _until_done(self, pending: list[T], work: Callable[[list[T]], Awaitable[list[T]]]) -> None:
+        """Have ``work`` do all of a batch; it says what it has left. Given up when it has often done nothing at all.
+
+        A partition takes a megabyte a second, and a batch may be several: going on slowly is no failure.
+        """
+        attempt = misses = 0
+        while pending:
+            left = await work(pending)
+            misses = misses + 1 if len(left) == len(pending) else 0
+            if misses == ATTEMPTS_MAX:
+                raise StoreUnavailableError(f"DynamoDB kept leaving {len(left)} of a batch unprocessed")
+            if left:
                 await self._pause(attempt)
-            else:
-                raise StoreUnavailableError("DynamoDB kept leaving items of BatchWriteItem unprocessed")
+                attempt += 1
+            pending = left
 
     async def _call(
         self,
