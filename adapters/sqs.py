@@ -62,8 +62,9 @@ def wake_body(wake: Wake) -> str:
     body: dict[str, Any] = {"workflow_id": wake.workflow_id}
     if wake.alarm_at is not None:
         body["alarm_at"] = wake.alarm_at
-    # In ASCII, since SQS refuses some characters of Unicode that an id may hold, and then would at every try.
-    return json.dumps(body)
+    # In ASCII, since SQS refuses some characters of Unicode that an id may hold, and then would at every try. And
+    # without "<": EventBridge Scheduler puts words of its own in place of "<aws.scheduler.execution-id>" and its like.
+    return json.dumps(body).replace("<", "\\u003c")
 
 
 def read_wake(body: str) -> Wake | None:

@@ -65,7 +65,7 @@ def test_when_a_schedule_goes_off() -> None:
 
 # --- schedules ----------------------------------------------------------------------------------------------------
 
-IDS = ["a", "x" * 200, "x" * 199 + "y", "a/b", "a#b", "a b", "ä€😀", "HEAD", "A"]
+IDS = ["a", "x" * 200, "x" * 199 + "y", "a/b", "a#b", "a b", "ä€😀", "HEAD", "A", "<b\\u003c>"]
 
 
 def test_every_id_has_a_name_of_its_own_within_the_rules() -> None:
@@ -187,6 +187,12 @@ async def test_near_alarms_never_touch_the_scheduler() -> None:
 @pytest.mark.parametrize("alarm_at", [None, 0, NOW])
 def test_a_wake_survives_its_body(workflow_id: str, alarm_at: int | None) -> None:
     wake = Wake(workflow_id=workflow_id, alarm_at=alarm_at)
+    assert read_wake(wake_body(wake)) == wake
+
+
+def test_a_body_has_no_word_that_scheduler_puts_another_in_place_of() -> None:
+    wake = Wake(workflow_id="<aws.scheduler.execution-id>")
+    assert "<" not in wake_body(wake)
     assert read_wake(wake_body(wake)) == wake
 
 
