@@ -17,6 +17,7 @@ from engine.registry import Workflow
 from engine.revival import recover_entries, rewind
 from engine.run import Run
 from engine.storage import Storage
+from engine.writing import write_alarm
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -260,8 +261,5 @@ async def replay_workflow_from_step(
 async def _write(workflow_id: str, driver: EngineDriver, storage: Storage, alarm: Alarm | None) -> None:
     flusher = Flusher(storage, driver, driver.clock, Hooks(), 0)
     await flusher.finish(alarm=alarm)
-    if not driver.atomic_batch and alarm is not None:
-        if alarm.at is None:
-            await driver.clear_alarm(workflow_id)
-        else:
-            await driver.set_alarm(workflow_id, alarm.at)
+    if alarm is not None:
+        await write_alarm(driver, workflow_id, alarm)

@@ -13,7 +13,7 @@ from engine.errors import ChildRefusedError, StartConflictError, WorkflowEndedEr
 from engine.handle import run_workflow
 from engine.jumping import while_jumping
 from engine.keys import INPUT_KEY
-from engine.lifecycle import ENDED, WorkflowState
+from engine.lifecycle import ENDED, OVER, WorkflowState
 from engine.memory import MemoryDriver
 from engine.registry import REGISTRY, Workflow
 from engine.values import decode, encode
@@ -213,8 +213,7 @@ class MemoryWorld:
         for member in members:
             stored = [(INPUT_KEY.hex(), member.start.workflow_input.hex())]
             options = {"clock": self.clock, "neighbours": self, "on_call": self.on_call, **driver.origin.known()}
-            driver = MemoryDriver.load(stored, **options)
-            self._add(member, driver)
+            self._add(member, MemoryDriver.load(stored, **options))
 
     def _code_of(self, workflow_type: str) -> Workflow[Any]:
         return self._known.get(workflow_type) or self._registry.get(workflow_type)
@@ -234,7 +233,7 @@ class MemoryWorld:
             is_same = (known.start.workflow_type, known.start.workflow_input) == asked
             raise _refused(child, child.workflow_id if is_same else None)
         holder = self._unique.get(_place_of(child)) if child.unique else None
-        if holder is None or self.state(holder) in (WorkflowState.COMPLETED, WorkflowState.CANCELLED):
+        if holder is None or self.state(holder) in OVER:
             return
         if not (child.replace_failed and self.state(holder) is WorkflowState.FAILED):
             raise _refused(child, holder)
@@ -247,10 +246,7 @@ class MemoryWorld:
         if not start.unique:
             return
         holder = self._unique[_place_of(start)]
-        if holder != start.workflow_id and self.state(holder) not in (
-            WorkflowState.COMPLETED,
-            WorkflowState.CANCELLED,
-        ):
+        if holder != start.workflow_id and self.state(holder) not in OVER:
             raise StartConflictError(
                 f"{start.workflow_id!r} is unique and cannot go on: {holder!r}, of its type and tags, has its place"
             )

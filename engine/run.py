@@ -35,6 +35,7 @@ from engine.signature import adapt
 from engine.storage import Storage
 from engine.turn import Turn
 from engine.waits import failed_steps
+from engine.writing import write_alarm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -221,7 +222,7 @@ class Run:
         await self._flusher.landed()
         if self._storage.has_news():
             await turn.reach(self._flusher.finish(alarm=alarm))
-        await turn.reach(self._set_alarm(alarm, is_committed=self._flusher.is_atomic))
+        await turn.reach(write_alarm(self.driver, self.workflow_id, alarm))
 
     # --- how it ends ------------------------------------------------------------------------------------------------
 
@@ -313,15 +314,7 @@ class Run:
         else:
             await self._flusher.finish(alarm=alarm, yields=True, names=waits.names, awaited=waits.awaited)
         if alarm is not None:
-            await self._set_alarm(alarm, is_committed=self._flusher.is_atomic)
-
-    async def _set_alarm(self, alarm: Alarm, *, is_committed: bool) -> None:
-        if is_committed:
-            return
-        if alarm.at is None:
-            await self.driver.clear_alarm(self.workflow_id)
-        else:
-            await self.driver.set_alarm(self.workflow_id, alarm.at)
+            await write_alarm(self.driver, self.workflow_id, alarm)
 
     # --- rollback ---------------------------------------------------------------------------------------------------
 

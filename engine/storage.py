@@ -13,7 +13,7 @@ from engine import kept, keys, message_record
 from engine.changes import Changes
 from engine.documents import EMPTY, Documents
 from engine.entry import MessageEntry
-from engine.lifecycle import PRUNED
+from engine.lifecycle import OVER
 from engine.loaded import LoadedHistory
 
 if TYPE_CHECKING:
@@ -293,7 +293,7 @@ class Storage(LoadedHistory):
         changes = self._changes
         state = None if self.state is self._flushed_state else self.state
         puts = self._encode_puts(changes, state)
-        pruning = self.pruning if state in PRUNED else None
+        pruning = self.pruning if state in OVER else None
         commit = changes.commit(
             puts, alarm=alarm, state=state, yields=yields, names=names, awaited=awaited, pruning=pruning
         )

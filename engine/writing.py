@@ -1,4 +1,4 @@
-"""A commit on a driver that is not atomic: batches within its limits, then deletions, then messages."""
+"""A commit on a driver that is not atomic: batches within its limits, then messages, then deletions, then the alarm."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
     from typing import Any
 
-    from engine.commit import Commit
+    from engine.commit import Alarm, Commit
     from engine.driver import EngineDriver
 
 Pair = tuple[bytes, bytes]
@@ -44,6 +44,16 @@ async def write_in_batches(driver: EngineDriver, commit: Commit) -> None:
     for reply in commit.replies:
         await inbox.complete(reply.message_id, reply.body)
     await _delete(driver, commit)
+
+
+async def write_alarm(driver: EngineDriver, workflow_id: str, alarm: Alarm) -> None:
+    """Set or clear an alarm after its commit; a driver that is atomic has done so with it."""
+    if driver.atomic_batch:
+        return
+    if alarm.at is None:
+        await driver.clear_alarm(workflow_id)
+    else:
+        await driver.set_alarm(workflow_id, alarm.at)
 
 
 def split(puts: list[Pair]) -> Iterator[list[Pair]]:

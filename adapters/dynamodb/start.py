@@ -16,7 +16,7 @@ from adapters.dynamodb.limits import START_TRIES_MAX
 from adapters.dynamodb.succession import succeed
 from adapters.dynamodb.tags import holder_of, place_key
 from engine.errors import StartConflictError, StoreUnavailableError
-from engine.lifecycle import WorkflowState
+from engine.lifecycle import OVER, WorkflowState
 from engine.origin import Origin
 from engine.schedules.identity import SCHEDULE_TYPE
 
@@ -172,7 +172,7 @@ async def look_at_obstacle(table: Table, beginning: Beginning) -> Obstacle:
         )
     place = await table.get(place_key(new.type, new.tags)) if new.is_unique else None
     holder = None if place is None else await _find(table, holder_of(place))
-    if holder is None or holder.state in (WorkflowState.COMPLETED, WorkflowState.CANCELLED):
+    if holder is None or holder.state in OVER:
         # It ended, or was purged, between these two looks or before the first.
         return Gone()
     if holder.purging_at:

@@ -13,7 +13,7 @@ from adapters.dynamodb.expressions import Action, Condition, Item, check_action,
 from adapters.dynamodb.items import HEAD, key
 from adapters.dynamodb.limits import TAG_VALUE_BYTES_MAX
 from adapters.dynamodb.schema import PARTITION_KEY, SORT_KEY
-from engine.lifecycle import ENDED, WorkflowState
+from engine.lifecycle import ENDED, OVER, WorkflowState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -106,4 +106,4 @@ def found_actions(before: Head, after: Head) -> tuple[list[Action], list[Action]
 
 
 def _has_place(head: Head) -> bool:
-    return head.state not in (WorkflowState.COMPLETED, WorkflowState.CANCELLED)
+    return head.state not in OVER
