@@ -7,6 +7,7 @@ from engine.activities import Activity, ActivityContext, activity, operation
 from engine.context import Context
 from engine.dispatching import ChildId
 from engine.driver import Clock, EngineDriver, MessageDriver
+from engine.error_info import ErrorInfo
 from engine.errors import (
     AuthorError,
     CallerError,
@@ -53,7 +54,7 @@ from engine.handle import (
     replay_workflow_from_step,
     run_workflow,
 )
-from engine.hooks import ErrorInfo, HistorySnapshot, RollbackErrorEvent, RunErrorEvent, StepErrorEvent
+from engine.hooks import HistorySnapshot, RollbackErrorEvent, RunErrorEvent, StepErrorEvent
 from engine.lifecycle import WorkflowState
 from engine.message_types import message, message_name
 from engine.ops.attempt import StepContext, step_context

@@ -36,8 +36,8 @@ ENDED = frozenset({WorkflowState.COMPLETED, WorkflowState.FAILED, WorkflowState.
 """The states in which a workflow never runs again unless told to."""
 
 OVER = ENDED - {WorkflowState.FAILED}
-"""Those of them in which it leaves its place, where it was the only one of its kind, and may be forgotten after a while:
-what has failed may be recovered, and keeps both its place and its history."""
+"""Those of them in which it leaves its place, where it was the only one of its kind, and may be forgotten after a
+while: what has failed may be recovered, and keeps both its place and its history."""
 
 
 def is_allowed(state: WorkflowState, following: WorkflowState) -> bool:

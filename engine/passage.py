@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from engine.context import Context
+from engine.error_info import tamed
 from engine.errors import ControlFlow, EvictedError, HistoryDivergedError
-from engine.hooks import tamed
 from engine.live import keep_alive
 from engine.mismatch import swallowed
 from engine.scope import Scope

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from engine import limits, values
 from engine.abort import AbortEvent
 from engine.commit import Alarm, Retrying
+from engine.error_info import error_info, tamed
 from engine.errors import (
     CommitTooLarge,
     EvictedError,
@@ -24,7 +25,7 @@ from engine.errors import (
     YieldSwallowedError,
 )
 from engine.flushing import Flusher
-from engine.hooks import RunErrorEvent, error_info, tamed
+from engine.hooks import RunErrorEvent
 from engine.instants import first_instant
 from engine.lifecycle import WorkflowState
 from engine.ops.rollback import undo_all

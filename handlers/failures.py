@@ -6,8 +6,9 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Any
 
+from engine.error_info import ErrorInfo, error_info
 from engine.errors import CallerError, DriverError, OperatorError
-from engine.hooks import ErrorInfo, RollbackErrorEvent, StepErrorEvent, error_info
+from engine.hooks import RollbackErrorEvent, StepErrorEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

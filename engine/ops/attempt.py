@@ -15,6 +15,7 @@ from engine import limits, retry, values
 from engine.calling import begin, gave_up
 from engine.driver import AbortSignal
 from engine.entry import EntryMetadata, EntryStatus, StepEntry
+from engine.error_info import error_info, error_text, tamed
 from engine.errors import (
     ControlFlow,
     CriticalError,
@@ -24,7 +25,7 @@ from engine.errors import (
     StepFailedError,
     StepTimeoutError,
 )
-from engine.hooks import StepErrorEvent, error_info, error_text, tamed
+from engine.hooks import StepErrorEvent
 from engine.location import render, spell
 from engine.retry import RetryPolicy
 

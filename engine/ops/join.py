@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from engine import values
 from engine.entry import BranchState, BranchStatus, JoinEntry
+from engine.error_info import error_text, parse_error
 from engine.errors import EvictedError, JoinError, RecordedError, RollbackStopError, UnstorableValueError
-from engine.hooks import error_text, parse_error
 from engine.ops.branch import Branches, Failed, Returned, check, first_stop, merged_wait, scope_of
 
 if TYPE_CHECKING:

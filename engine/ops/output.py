@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine import values
 from engine.entry import EntryStatus, StepEntry
+from engine.error_info import error_text, parse_error
 from engine.errors import (
     RecordedError,
     WorkflowEndedError,
@@ -13,7 +14,6 @@ from engine.errors import (
     WorkflowNotFoundError,
     WorkflowWaitError,
 )
-from engine.hooks import error_text, parse_error
 from engine.lifecycle import ENDED, WorkflowState
 from engine.ops.attempt import claimed
 from engine.ops.failures import critical_class, made_again

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from engine import keys, message_record, values
 from engine.abort import AbortEvent
 from engine.entry import BranchState, BranchStatus, MessageEntry, RaceEntry
+from engine.error_info import error_text, parse_error
 from engine.errors import RaceError, UnstorableValueError
-from engine.hooks import error_text, parse_error
 from engine.ops.branch import Branch, Branches, Failed, Outcome, Returned, check, first_stop, merged_wait, scope_of
 
 if TYPE_CHECKING:

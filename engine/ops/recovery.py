@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from msgspec import Struct
 
+from engine.error_info import error_message, error_name, parse_error
 from engine.errors import (
     CriticalError,
     JoinError,
@@ -18,7 +19,6 @@ from engine.errors import (
     WorkflowEndedError,
     WorkflowFailedError,
 )
-from engine.hooks import error_message, error_name, parse_error
 from engine.ops.branch import nested
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from engine.commit import Outgoing
 from engine.entry import EntryMetadata, EntryStatus, StepEntry
+from engine.error_info import error_text, parse_error
 from engine.errors import CallerError, DriverError, StartConflictError, WorkflowEndedError, WorkflowNotFoundError
-from engine.hooks import error_text, parse_error
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

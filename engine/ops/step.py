@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from engine import retry, values
 from engine.entry import Entry, EntryMetadata, EntryStatus, StepEntry
+from engine.error_info import error_text, parse_error
 from engine.errors import (
     CriticalError,
     RollbackCheckpointError,
@@ -16,7 +17,6 @@ from engine.errors import (
     StepExhaustedError,
     StepTimeoutError,
 )
-from engine.hooks import error_text, parse_error
 from engine.ops.attempt import Attempt, claimed, failed, jitter, report, returns
 from engine.ops.failures import critical_class, made_again
 from engine.ops.rollback import Undo

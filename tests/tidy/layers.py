@@ -22,7 +22,18 @@ MAY_IMPORT = {
 
 ENGINE_ORDER = (
     ("errors", "limits", "location", "origin"),
-    ("entry", "retry", "durations", "signature", "declared", "storable", "shapes", "values", "message_record"),
+    (
+        "entry",
+        "retry",
+        "durations",
+        "signature",
+        "declared",
+        "storable",
+        "shapes",
+        "values",
+        "message_record",
+        "error_info",
+    ),
     ("schema", "bare", "keys", "coordinates", "lifecycle", "commit", "changes"),
     ("driver",),
     ("clock", "ids"),

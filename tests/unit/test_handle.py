@@ -19,8 +19,9 @@ from engine import (
     run_workflow,
     workflow,
 )
+from engine.error_info import error_info, error_text, parse_error, shortened
 from engine.errors import InvalidIdError
-from engine.hooks import RunErrorEvent, error_info, error_text, parse_error, shortened
+from engine.hooks import RunErrorEvent
 from tests.unit.bench import WORKFLOW_ID, Bench
 
 

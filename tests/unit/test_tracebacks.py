@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from engine import Context, JoinError, RaceError, StepExhaustedError
-from engine.hooks import error_info
+from engine.error_info import error_info
 from engine.testing import MemoryDriver, VirtualClock, drive
 
 if TYPE_CHECKING:
