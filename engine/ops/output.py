@@ -63,8 +63,13 @@ async def run(scope: Scope, name: str | None, label: str, workflow_id: str, retu
 
 async def has_ended(scope: Scope, workflow_id: str) -> bool:
     """Whether a workflow has ended, or is not there, at this moment. Nothing is recorded of that."""
-    peer = await asked(scope, peers_of(scope, f"a look at {workflow_id!r}").peek(workflow_id))
-    return peer is None or peer.state in ENDED
+    peers = peers_of(scope, f"a look at {workflow_id!r}")
+    # Of one that is waited for the first answer may be what this run was told when it began; the second is not.
+    for _ in range(2):
+        peer = await asked(scope, peers.peek(workflow_id))
+        if peer is None or peer.state in ENDED:
+            return True
+    return False
 
 
 def _ending(workflow_id: str, peer: Peer | None) -> tuple[str | None, bytes]:
