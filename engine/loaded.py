@@ -105,6 +105,11 @@ class LoadedHistory:
             entry = self._entries[key] = kept.decode_entry(key, entry)
         return entry  # type: ignore[return-value]  # decoded above where it was bytes
 
+    def find_below(self, scope_key: bytes, name: str) -> Entry | None:
+        """The entry ``name`` directly inside the scope at ``scope_key``, or None."""
+        index = self._name_index.get(name)
+        return None if index is None else self.find(keys.child_key(scope_key, index))
+
     def find_metadata(self, entry_id: str) -> EntryMetadata | None:
         """The metadata of an entry, or None."""
         metadata = self._metadata.get(entry_id)

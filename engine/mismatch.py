@@ -44,8 +44,8 @@ def other_operation(storage: Storage, scope_key: bytes, name: str, wanted: type[
 
 
 def _has_parts(storage: Storage, scope_key: bytes, name: str) -> bool:
-    indexes = (storage.find_name(f"{name}:{part}") for part in ("count", "deadline"))
-    return any(index is not None and storage.find(keys.child_key(scope_key, index)) is not None for index in indexes)
+    parts = (f"{name}:count", f"{name}:deadline")
+    return any(storage.find_below(scope_key, part) is not None for part in parts)
 
 
 def leftover(storage: Storage, key: bytes) -> str:

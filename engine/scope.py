@@ -269,8 +269,7 @@ class Scope:
         """As ``open``, for an operation that has no entry of its own at ``name``, only parts of it."""
         self.claim(name)
         storage = self.turn.storage
-        index = storage.find_name(name)
-        if index is not None and (entry := storage.find(keys.child_key(self.key, index))) is not None:
+        if (entry := storage.find_below(self.key, name)) is not None:
             raise self.diverged(mismatch.text(storage, self.location, name, MessageEntry.kind, entry.kind))
         self.refuse_other(name, MessageEntry)
 

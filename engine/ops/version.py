@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine import keys
 from engine.coordinates import render
 from engine.entry import ENTRY_KINDS, MessageEntry, RemovedEntry, SleepEntry, VersionCheckEntry
 from engine.errors import InvalidIdError
@@ -30,10 +29,8 @@ async def removed(scope: Scope, name: str, original_type: str) -> None:
     if original_type == MessageEntry.kind and _visit_parts(scope, name):
         return
     storage = scope.turn.storage
-    index = storage.find_name(name)
-    key = None if index is None else keys.child_key(scope.key, index)
-    entry = None if key is None else storage.find(key)
-    if entry is None or key is None:
+    entry = storage.find_below(scope.key, name)
+    if entry is None:
         scope.refuse_other(name, RemovedEntry)
         if _is_passed_by(scope, name):
             return
@@ -41,6 +38,7 @@ async def removed(scope: Scope, name: str, original_type: str) -> None:
         scope.record(name, RemovedEntry(original_type=original_type, original_name=name))
         await scope.turn.recorded()
         return
+    key = scope.key_of(name)
     storage.visited.add(key)
     if entry.kind.kind not in (original_type, RemovedEntry.kind):
         raise scope.diverged(
@@ -57,15 +55,13 @@ def _visit_parts(scope: Scope, name: str) -> bool:
     parts = [f"{name}:count", f"{name}:deadline"]
     while parts:
         part = parts.pop()
-        index = storage.find_name(part)
-        key = None if index is None else keys.child_key(scope.key, index)
-        entry = None if key is None else storage.find(key)
-        if entry is None or key is None:
+        entry = storage.find_below(scope.key, part)
+        if entry is None:
             continue
         if not isinstance(entry.kind, (MessageEntry, SleepEntry)):
             raise scope.diverged(f"ctx.removed({name!r}, 'message'), but history has a {entry.kind.kind} at {part!r}")
         found = True
-        storage.visited.add(key)
+        storage.visited.add(scope.key_of(part))
         number = part.removeprefix(f"{name}:")
         following = int(number) + 1 if number.isdecimal() else 0
         if number != "deadline":
@@ -129,10 +125,7 @@ def _is_passed_by(scope: Scope, name: str) -> bool:
     """
     if not scope.turn.is_collecting:
         return False
-    storage = scope.turn.storage
-    index = storage.find_name(name)
-    is_recorded = index is not None and storage.find(keys.child_key(scope.key, index)) is not None
-    return not is_recorded and scope.has_leftovers()
+    return scope.turn.storage.find_below(scope.key, name) is None and scope.has_leftovers()
 
 
 def _version_of(scope: Scope, event: Recorded | None, latest: int) -> int:
@@ -142,9 +135,7 @@ def _version_of(scope: Scope, event: Recorded | None, latest: int) -> int:
         return scope.version
     if event.kind != VersionCheckEntry.kind:
         return event.version
-    storage = scope.turn.storage
-    index = storage.find_name(render(event.coordinate, event.version))
-    entry = None if index is None else storage.find(keys.child_key(scope.key, index))
+    entry = scope.turn.storage.find_below(scope.key, render(event.coordinate, event.version))
     assert entry is not None
     assert isinstance(entry.kind, VersionCheckEntry)
     # Code that had the later check went past here without this one, whatever that check has answered.
