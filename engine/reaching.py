@@ -8,15 +8,18 @@ from typing import Any
 
 from engine import limits
 from engine.errors import InvalidIdError
-from engine.registry import Workflow
+from engine.registry import Workflow, is_type
 
 SCHEDULE_PREFIX = "schedule:"
 """What the workflow id of a schedule begins with; no other workflow's does."""
 
 UNREACHABLE_ID = re.compile(
-    r"(^|.*/)\.{1,2}(/.*|$)|.*/messages/.*|.+/(output|history|wake|cancel|recover|replay)", re.DOTALL
+    r"(^|.*/)\.{1,2}(/.*|$)|.*/messages/.*|.+/(output|history|wake|cancel|recover|replay)|.*\?.*", re.DOTALL
 )
-"""Ids that an address cannot say: they would be read as another id and something to do with it."""
+"""Ids that an address cannot say: they would be read as another id and something to do with it.
+
+A question mark, however it is written, ends a path for API Gateway: a function is told of what stands before it alone.
+"""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -35,9 +38,11 @@ def type_name(what: str, workflow: object) -> str:
     else:
         hint = f"; register {workflow.__name__!r} with @workflow" if hasattr(workflow, "__name__") else ""
         raise TypeError(f"{what} takes what @workflow has made, or the name of a type, not {workflow!r}{hint}")
-    if not name or "/" in name or not name.isprintable() or _size(name) > limits.WORKFLOW_ID_BYTES_MAX:
+    if not is_type(name) or _size(name) > limits.WORKFLOW_ID_BYTES_MAX:
         most = limits.WORKFLOW_ID_BYTES_MAX
-        raise InvalidIdError(f"{name!r} is no workflow type: printable text without '/', of 1 to {most} bytes, is one")
+        raise InvalidIdError(
+            f"{name!r} is no workflow type: printable text without '/' and '?', of 1 to {most} bytes, is one"
+        )
     return name
 
 
@@ -69,8 +74,8 @@ def new_id(what: str, workflow_id: object) -> str:
         raise InvalidIdError(f"{what}: the workflow id {checked!r} holds a control character")
     if UNREACHABLE_ID.fullmatch(checked):
         raise InvalidIdError(
-            f"{what}: {checked!r} would be read as another id in an address: an id must not contain '/messages/' or "
-            "the segments . and .., nor end in the name of an operation, such as /output"
+            f"{what}: {checked!r} would be read as another id in an address: an id must not contain '?', "
+            "'/messages/' or the segments . and .., nor end in the name of an operation, such as /output"
         )
     if checked.startswith(SCHEDULE_PREFIX):
         raise InvalidIdError(f'{what}: {checked!r} would be a schedule: no other id begins with "{SCHEDULE_PREFIX}"')

@@ -21,6 +21,15 @@ F = TypeVar("F", bound="Callable[..., Awaitable[Any]]")
 F_co = TypeVar("F_co", bound="Callable[..., Awaitable[Any]]", covariant=True)
 
 
+_NOT_IN_TYPES = frozenset("/?")
+"""What ends a type in an address: for API Gateway a question mark ends a path, however it is written."""
+
+
+def is_type(name: str) -> bool:
+    """Whether ``name`` can be a workflow type: printable text that an address can say."""
+    return bool(name) and name.isprintable() and _NOT_IN_TYPES.isdisjoint(name)
+
+
 class Workflow(Generic[F_co]):
     """A workflow function under its type name; calling it calls the function.
 
@@ -59,8 +68,8 @@ class Registry:
         Raises:
             InvalidIdError: its type is taken by another function, or is no usable name.
         """
-        if not workflow.name or "/" in workflow.name or not workflow.name.isprintable():
-            raise InvalidIdError(f"{workflow.name!r} is no workflow type: printable text without '/' is one")
+        if not is_type(workflow.name):
+            raise InvalidIdError(f"{workflow.name!r} is no workflow type: printable text without '/' and '?' is one")
         known = self._workflows.get(workflow.name)
         # A module that is imported twice defines its workflows again; that is no conflict.
         if known is not None and _origin(known) != _origin(workflow):

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 
-from infra.fault import DeployError
+from infra.fault import CalledWronglyError, DeployError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -106,5 +106,12 @@ class ApiClient:
 
 
 def segment(text: str) -> str:
-    """An id, type or name as one segment of a path."""
+    """An id, type or name as one segment of a path.
+
+    Raises:
+        CalledWronglyError: none can say it: API Gateway takes a question mark, however it is written, for the end of a
+            path, and would call something else.
+    """
+    if "?" in text:
+        raise CalledWronglyError(f"{text!r} holds a question mark, which no address of an HTTP API can say.")
     return quote(text, safe="")

@@ -14,7 +14,7 @@ from msgspec import Struct
 from adapters.sqs import Wake, read_wake
 from infra.api_client import segment
 from infra.aws import client, local_client
-from infra.fault import DeployError
+from infra.fault import CalledWronglyError, DeployError
 from infra.target import DevNote, find_api, stack_outputs
 
 if TYPE_CHECKING:
@@ -135,11 +135,10 @@ def _act(api: ApiClient, bus: Bus | None, letter: Letter | None) -> Done:
         is_put = bus is not None and _put_again(bus, letter.event, letter.key)
         what = "put on the bus again" if is_put else "left in the queue: the bus did not take it"
         return Done(workflow_id="?", what=f'{what}: the message "{letter.event["name"]}"', is_settled=is_put)
-    at = f"/workflows/{segment(letter.workflow_id)}"
-    if letter.event is None:
-        reply, what = api.request("POST", f"{at}/wake"), "woken"
-    else:
-        reply, what = _send(api, at, letter), f'sent its message "{letter.event["name"]}"'
+    try:
+        reply, what = _ask_again(api, letter)
+    except CalledWronglyError as error:
+        return Done(workflow_id=letter.workflow_id, what=f"left in the queue: {error}", is_settled=False)
     if reply.is_success:
         return Done(workflow_id=letter.workflow_id, what=what, is_settled=True)
     if reply.status in _ENDED:
@@ -157,11 +156,14 @@ def _put_again(bus: Bus, detail: dict[str, Any], key: str) -> bool:
     return not bus.client.put_events(Entries=[entry])["FailedEntryCount"]
 
 
-def _send(api: ApiClient, at: str, letter: Letter) -> Reply:
-    assert letter.event is not None
+def _ask_again(api: ApiClient, letter: Letter) -> tuple[Reply, str]:
+    at = f"/workflows/{segment(letter.workflow_id)}"
+    if letter.event is None:
+        return api.request("POST", f"{at}/wake"), "woken"
     path = f"{at}/messages/{segment(letter.event['name'])}"
     body = json.dumps(letter.event.get("body")).encode()
-    return api.request("POST", path, body=body, headers={"Idempotency-Key": letter.key})
+    reply = api.request("POST", path, body=body, headers={"Idempotency-Key": letter.key})
+    return reply, f'sent its message "{letter.event["name"]}"'
 
 
 def _title(reply: Reply) -> str:

@@ -74,8 +74,8 @@ class Caller:
     @staticmethod
     def _event(method: str, path: str, query: dict[str, Any], headers: dict[str, str]) -> dict[str, Any]:
         event = recorded("http_api_v2")
-        # An HTTP API decodes every escape of a path but that of the percent sign.
-        raw_path = unquote(path.replace("%25", "%2525"))
+        # An HTTP API decodes every escape of a path but that of the percent sign; a path then ends at a "?".
+        raw_path = unquote(path.replace("%25", "%2525")).partition("?")[0]
         event["rawPath"] = event["requestContext"]["http"]["path"] = raw_path
         event["requestContext"]["http"]["method"] = method
         event["rawQueryString"] = urlencode(query, doseq=True)

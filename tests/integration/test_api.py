@@ -167,6 +167,7 @@ REFUSED_STARTS = [
     ("/workflows/api-parcel", b"{}", problems.INVALID_BODY),
     ("/workflows/api-order", b'{"id": ""}', problems.INVALID_ID),
     ("/workflows/api-order", b'{"id": "a/output"}', problems.INVALID_ID),
+    ("/workflows/api-order", b'{"id": "a?b"}', problems.INVALID_ID),
     ("/workflows/api-order", b'{"id": "a/messages/b"}', problems.INVALID_ID),
     ("/workflows/api-order", b'{"id": "a/../b"}', problems.INVALID_ID),
     ("/workflows/api-order", json.dumps({"input": "x" * (4 * 1024 * 1024)}).encode(), problems.BODY_TOO_LARGE),

@@ -6,11 +6,14 @@ import json
 from typing import Any
 
 import pytest
+from botocore.credentials import Credentials
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infra.api_client import ApiClient, segment
 from infra.cli import main
-from infra.redrive import Letter, read_letter
+from infra.fault import CalledWronglyError
+from infra.redrive import Letter, read_letter, redrive
 
 EVENT = {"id": "e-1", "source": "torpor", "detail-type": "torpor.message"}
 DETAIL = {"workflow_id": "w", "name": "go", "body": {"n": 1}}
@@ -82,3 +85,35 @@ def test_the_queue_or_an_id_but_not_both(arguments: list[str], capsys: pytest.Ca
     assert exit_.value.code == 2
     told = capsys.readouterr().err
     assert "--from-dlq" in told or "--stack" in told
+
+
+class Letters:
+    """A queue that gives each of ``bodies`` once."""
+
+    def __init__(self, *bodies: Any) -> None:
+        self.waiting = [{"Body": json.dumps(body), "ReceiptHandle": str(n)} for n, body in enumerate(bodies)]
+        self.shown_again: list[str] = []
+
+    def receive_message(self, **_: Any) -> dict[str, Any]:
+        given, self.waiting = self.waiting, []
+        return {"Messages": given}
+
+    def change_message_visibility(self, *, ReceiptHandle: str, **_: Any) -> None:  # noqa: N803 - the service's name
+        self.shown_again.append(ReceiptHandle)
+
+
+def test_what_no_address_can_say_is_left_in_the_queue_and_does_not_reach_another() -> None:
+    event = {**EVENT, "detail": {**DETAIL, "name": "go?"}}
+    queue = Letters({"workflow_id": "order?7"}, event)
+    # Nobody listens there: a call would fail.
+    api = ApiClient(url="http://127.0.0.1:1", region="eu-west-1", credentials=Credentials("a", "b"))
+    done = list(redrive(api, queue, "url"))
+    assert [(one.workflow_id, one.is_settled) for one in done] == [("order?7", False), ("w", False)]
+    assert all("question mark" in one.what for one in done)
+    assert queue.shown_again == ["0", "1"]
+
+
+def test_an_address_says_anything_but_a_question_mark() -> None:
+    assert segment("a/b %#") == "a%2Fb%20%25%23"
+    with pytest.raises(CalledWronglyError, match="question mark"):
+        segment("a?b")
