@@ -9,7 +9,7 @@ import functools
 import logging
 from typing import TYPE_CHECKING, Any
 
-from adapters.dynamodb.items import check_id
+from adapters.dynamodb.naming import check_id
 from adapters.dynamodb.origins import is_ray_id, is_request_id
 from engine.errors import CallerError, InvalidIdError
 from engine.origin import Origin

@@ -10,8 +10,9 @@ from msgspec import Struct
 from adapters.alarms import schedule_ms
 from adapters.dynamodb import log
 from adapters.dynamodb.expressions import Change, Condition, binary, number, put_action, update_action
-from adapters.dynamodb.items import INBOX, Head, check_id, check_tags, check_type, encode_head, key, log_key
+from adapters.dynamodb.items import INBOX, Head, encode_head, key, log_key
 from adapters.dynamodb.limits import VALUE_BYTES_MAX
+from adapters.dynamodb.naming import check_id, check_tags, check_type
 from adapters.dynamodb.origins import check_origin
 from adapters.dynamodb.tags import tag_items, take_place
 from engine.errors import ValueTooLargeError

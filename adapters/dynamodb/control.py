@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from adapters.dynamodb.conditions import IS_FREE
 from adapters.dynamodb.errors import ConditionFailedError
 from adapters.dynamodb.expressions import Change
-from adapters.dynamodb.items import HEAD, check_id, decode_head, due, key
+from adapters.dynamodb.items import HEAD, decode_head, due, key
 from adapters.dynamodb.limits import LEASE_MS
+from adapters.dynamodb.naming import check_id
 from engine.commit import Alarm, Commit
 from engine.errors import WorkflowEndedError, WorkflowNotFoundError
 from engine.handle import recover_workflow, replay_workflow_from_step

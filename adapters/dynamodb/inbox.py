@@ -14,7 +14,6 @@ from adapters.dynamodb.items import (
     DEDUP_PREFIX,
     HEAD,
     INBOX,
-    check_id,
     decode_head,
     dedup_key,
     due,
@@ -25,6 +24,7 @@ from adapters.dynamodb.items import (
     message_key,
 )
 from adapters.dynamodb.limits import DEDUP_TTL_S, MESSAGE_BYTES_MAX, SEND_SLOW_MS, SORT_KEY_BYTES_MAX
+from adapters.dynamodb.naming import check_id
 from adapters.dynamodb.origins import check_origin
 from adapters.dynamodb.schema import TTL
 from engine.entry import Message

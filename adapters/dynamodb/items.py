@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from adapters.dynamodb.expressions import Change, Item, binary, number, text
 from adapters.dynamodb.limits import (
     DUE_SHARDS,
-    ID_BYTES_MAX,
     LIST_SHARDS,
-    TAGS_BYTES_MAX,
-    TAGS_MAX,
     TOKEN_BYTES,
-    TYPE_BYTES_MAX,
 )
 from adapters.dynamodb.origins import decode_origin, encode_origin
 from adapters.dynamodb.retrying import decode_retrying, encode_retrying
 from adapters.dynamodb.schema import DUE_AT, DUE_SHARD, LIST_AT, LIST_TYPE, PARTITION_KEY, SORT_KEY, TTL
 from engine.commit import Retrying
 from engine.entry import Message
-from engine.errors import InvalidIdError
 from engine.lifecycle import ENDED, WorkflowState
 from engine.origin import UNKNOWN, Origin
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 HEAD = "HEAD"
 INBOX = "INBOX"
@@ -363,36 +353,3 @@ def integer(item: Item, name: str) -> int:
 def token(*identity: str) -> str:
     """Text that is short enough for a ClientRequestToken, and the same for the same parts."""
     return hashlib.blake2b("\0".join(identity).encode(), digest_size=TOKEN_BYTES).hexdigest()
-
-
-def check_id(identifier: str, what: str = "workflow id", bytes_max: int = ID_BYTES_MAX) -> None:
-    """Raise ``InvalidIdError`` unless an id is 1 to ``bytes_max`` bytes of UTF-8 without control characters."""
-    try:
-        size = len(identifier.encode())
-    except UnicodeEncodeError as error:
-        raise InvalidIdError(f"the {what} {identifier!r} is no valid Unicode text") from error
-    if not 1 <= size <= bytes_max:
-        raise InvalidIdError(f"a {what} has 1 to {bytes_max} bytes of UTF-8; this one has {size}")
-    if any(character < " " or "\x7f" <= character <= "\x9f" for character in identifier):
-        raise InvalidIdError(f"the {what} {identifier!r} holds a control character")
-
-
-def check_type(workflow_type: str) -> None:
-    """Raise ``InvalidIdError`` unless a type is a valid name."""
-    check_id(workflow_type, "workflow type", TYPE_BYTES_MAX)
-
-
-def check_tags(tags: Mapping[str, str]) -> None:
-    """Raise ``InvalidIdError`` unless all tags are texts, and few and small enough for HEAD and a transaction."""
-    if len(tags) > TAGS_MAX:
-        raise InvalidIdError(f"a workflow has at most {TAGS_MAX} tags; this one would have {len(tags)}")
-    for name, value in tags.items():
-        check_id(name, "tag name")
-        if not isinstance(value, str):
-            raise InvalidIdError(f"the tag {name!r} is {type(value).__name__}, not text")
-    try:
-        size = sum(len(name.encode()) + len(value.encode()) for name, value in tags.items())
-    except UnicodeEncodeError as error:
-        raise InvalidIdError("a tag's value is no valid Unicode text") from error
-    if size > TAGS_BYTES_MAX:
-        raise InvalidIdError(f"all tags together have at most {TAGS_BYTES_MAX} bytes; these have {size}")

@@ -15,20 +15,10 @@ from adapters.dynamodb.ends import Waits, tell_waiters
 from adapters.dynamodb.errors import ConditionFailedError
 from adapters.dynamodb.expressions import Change, Condition, number, text
 from adapters.dynamodb.hold import Hold
-from adapters.dynamodb.items import (
-    DUE_ATTRIBUTES,
-    HEAD,
-    INBOX,
-    PRUNE_ALL,
-    Head,
-    check_id,
-    decode_head,
-    due,
-    key,
-    place_of,
-)
+from adapters.dynamodb.items import DUE_ATTRIBUTES, HEAD, INBOX, PRUNE_ALL, Head, decode_head, due, key, place_of
 from adapters.dynamodb.limits import PASSED_UNREAD_MIN, WORKER_POLL_INTERVAL_S
 from adapters.dynamodb.log import Fold
+from adapters.dynamodb.naming import check_id
 from adapters.dynamodb.passing import passed_by
 from adapters.dynamodb.plan import Lease
 from adapters.dynamodb.reading import read_partition

@@ -10,8 +10,9 @@ from adapters.dynamodb.beginning import begin
 from adapters.dynamodb.errors import LogIncompleteError
 from adapters.dynamodb.expressions import text
 from adapters.dynamodb.inbox import take_ticket
-from adapters.dynamodb.items import HEAD, check_id, check_tags, check_type, decode_head, key
+from adapters.dynamodb.items import HEAD, decode_head, key
 from adapters.dynamodb.limits import FIND_PAGE_ITEMS
+from adapters.dynamodb.naming import check_id, check_tags, check_type
 from adapters.dynamodb.schema import PARTITION_KEY, SORT_KEY
 from adapters.dynamodb.tags import has_tags, tag_partition
 from engine.driver import Peer

@@ -25,7 +25,7 @@ from adapters.dynamodb.expressions import (
     item_bytes,
     number,
 )
-from adapters.dynamodb.items import HEAD, INBOX, check_id, decode_head, due, kept, key
+from adapters.dynamodb.items import HEAD, INBOX, decode_head, due, kept, key
 from adapters.dynamodb.limits import (
     ALARM_EARLY_MS,
     OUTSTANDING_MAX_MS,
@@ -35,6 +35,7 @@ from adapters.dynamodb.limits import (
     TRANSACTION_BYTES_MAX,
     TRANSACTION_RESERVE_BYTES,
 )
+from adapters.dynamodb.naming import check_id
 from adapters.dynamodb.partition import whole_query_of
 from adapters.dynamodb.schema import LIST_AT, LIST_TYPE, SORT_KEY
 from adapters.dynamodb.tags import leave_place

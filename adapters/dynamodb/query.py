@@ -20,12 +20,12 @@ from adapters.dynamodb.items import (
     TYPES_KEY,
     WAITS,
     Head,
-    check_id,
     decode_head,
     key,
     list_group,
     list_types,
 )
+from adapters.dynamodb.naming import check_id
 from adapters.dynamodb.reading import read_partition
 from adapters.dynamodb.schema import DUE_AT, DUE_INDEX, DUE_SHARD, LIST_AT, LIST_INDEX, LIST_TYPE, PARTITION_KEY
 from engine.commit import Retrying

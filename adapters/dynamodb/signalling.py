@@ -16,8 +16,9 @@ from adapters.dynamodb.conditions import is_forgotten
 from adapters.dynamodb.errors import ConditionFailedError
 from adapters.dynamodb.expressions import Change, Condition, number, text
 from adapters.dynamodb.inbox import Accepted
-from adapters.dynamodb.items import check_id, check_tags, check_type, integer
+from adapters.dynamodb.items import integer
 from adapters.dynamodb.limits import DEDUP_TTL_S, START_TRIES_MAX
+from adapters.dynamodb.naming import check_id, check_tags, check_type
 from adapters.dynamodb.schema import PARTITION_KEY, SORT_KEY, TTL
 from engine.errors import WorkflowEndedError, WorkflowNotFoundError
 

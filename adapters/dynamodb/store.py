@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from adapters.dynamodb import control, inbox, peers, query, signalling
 from adapters.dynamodb.forgetting import forget_history
 from adapters.dynamodb.inbox import Accepted
-from adapters.dynamodb.items import check_id, check_tags, check_type
 from adapters.dynamodb.lease import Claim, Claimed, Claims, Ended, Held, NotDue, NotFound, Outlived, Purging, Unreadable
 from adapters.dynamodb.limits import LEASE_MS
+from adapters.dynamodb.naming import check_id, check_tags, check_type
 from adapters.dynamodb.purge import Purge, purge
 from adapters.dynamodb.query import Description, Outcome, Overdue, Page
 from adapters.dynamodb.start import Started, Starts

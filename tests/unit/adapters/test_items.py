@@ -7,8 +7,6 @@ from adapters.dynamodb.items import (
     ACTIVE,
     LIST_GROUPS,
     Head,
-    check_id,
-    check_tags,
     decode_head,
     decode_message,
     due_shard,
@@ -22,6 +20,7 @@ from adapters.dynamodb.items import (
     token,
 )
 from adapters.dynamodb.limits import DUE_SHARDS, TAGS_BYTES_MAX
+from adapters.dynamodb.naming import check_id, check_tags
 from engine.entry import Message
 from engine.errors import InvalidIdError
 from engine.lifecycle import WorkflowState

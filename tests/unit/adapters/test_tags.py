@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.dynamodb import tags
-from adapters.dynamodb.items import TYPES_KEY, Head, check_id, check_type
+from adapters.dynamodb.items import TYPES_KEY, Head
 from adapters.dynamodb.limits import ID_BYTES_MAX, TAG_VALUE_BYTES_MAX, TYPE_BYTES_MAX
+from adapters.dynamodb.naming import check_id, check_type
 from adapters.dynamodb.tail import PARTITION_PREFIX
 from engine.errors import InvalidIdError
 from engine.lifecycle import WorkflowState
