@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infra.environment import SAM
-from infra.fault import DeployError
+from infra.fault import CalledWronglyError, DeployError
 from infra.package import Application, build_folder
 from infra.place import TEMPLATE, deployment, function
 from infra.target import stack_outputs
@@ -19,9 +19,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+STACK_CHARACTERS_MAX = 57
+"""Characters of a stack's name. Source: EventBridge Scheduler, whose groups have names of 64, less the template's
+"-alarms"."""
+
+
 def run(arguments: Namespace) -> None:
     """Build the package for AWS and deploy it; raises DeployError where a tool is missing or fails."""
     folder = Path.cwd()
+    if arguments.stack and len(arguments.stack) > STACK_CHARACTERS_MAX:
+        length = len(arguments.stack)
+        raise CalledWronglyError(f"A stack's name has at most {STACK_CHARACTERS_MAX} characters, not {length}.")
     application = Application.of(arguments.app, folder)
     # Who has named no module hears of it before anything is installed.
     application.sources()

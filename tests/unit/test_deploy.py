@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from adapters.scheduler import NAME_LENGTH_MAX
 from infra.cli import main
+from infra.deploy import STACK_CHARACTERS_MAX
 from infra.place import ROOT
+from tests.unit.test_template import of_type
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,6 +26,17 @@ def test_a_module_that_is_not_there_is_told_before_anything_is_installed(
     told = capsys.readouterr()
     assert (exit_.value.code, told.out) == (1, "")
     assert told.err.startswith("torpor: There is no module nomod in ")
+
+
+def test_a_name_that_is_too_long_for_what_the_template_makes_is_told_before_anything_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        main(["deploy", "--app", "nomod", "--stack", "s" * 58])
+    assert "at most 57 characters, not 58" in capsys.readouterr().err
+    group = next(iter(of_type("AWS::Scheduler::ScheduleGroup").values()))["Name"]
+    assert len(group.replace("${AWS::StackName}", "s" * STACK_CHARACTERS_MAX)) == NAME_LENGTH_MAX
 
 
 @pytest.mark.parametrize("name", [".venv-sam.lock", ".venv-sam/bin/sam", ".aws-sam/build/template.yaml"])

@@ -170,6 +170,12 @@ def test_all_functions_log_as_json_to_a_group_that_forgets() -> None:
         assert any(name in str(properties["LoggingConfig"]["LogGroup"]) for name in groups)
 
 
+def test_the_log_of_accesses_has_a_name_that_needs_no_room_in_the_accounts_policy() -> None:
+    [stage] = of_type("AWS::ApiGatewayV2::Stage").values()
+    group = str(stage["AccessLogSettings"]["DestinationArn"]).removesuffix(".Arn")
+    assert RESOURCES[group]["Properties"]["LogGroupName"].startswith("/aws/vendedlogs/")
+
+
 def test_what_is_kept_is_encrypted_backed_up_and_outlives_the_stack() -> None:
     table = RESOURCES["Table"]
     assert table["DeletionPolicy"] == table["UpdateReplacePolicy"] == "Retain"
