@@ -66,9 +66,9 @@ class Call:
         """Seconds that the caller is willing to wait, ``WAIT_MAX_S`` at most; raises ``Problem``."""
         return self.number("wait", 0.0, WAIT_MAX_S)
 
-    def limit(self) -> int:
-        """How many of something the caller wants at most, ``LIMIT_MAX`` where it does not say; raises ``Problem``."""
-        limit = int(self.number("limit", LIMIT_MAX, LIMIT_MAX))
+    def limit(self, most: int = LIMIT_MAX) -> int:
+        """How many of something the caller wants, ``most`` at most and where it does not say; raises ``Problem``."""
+        limit = int(self.number("limit", most, most))
         if limit < 1:
             raise Problem(INVALID_PARAMETER, f'"limit" must be a number, 1 or more, not "{self.query["limit"]}".')
         return limit

@@ -11,12 +11,12 @@ from urllib.parse import quote
 from msgspec.structs import asdict
 
 from engine import inspect
-from engine.errors import DriverError, UnknownTypeError, WorkflowNotFoundError
+from engine.errors import UnknownTypeError, WorkflowNotFoundError
 from engine.lifecycle import ENDED, WorkflowState
 from engine.reaching import new_id
 from engine.schedules.identity import SCHEDULE_TYPE
 from engine.values import decode, encode, fit_json, input_type
-from handlers import bodies
+from handlers import bodies, failures
 from handlers.application import ApplicationBrokenError
 from handlers.calls import Answer, instant, instant_ms, members, text, texts, truth, wait_for
 from handlers.origins import origin_of, told_origin
@@ -173,22 +173,14 @@ def message_id_of(call: Call) -> str | None:
 
 async def hint(ports: Ports, workflow_id: str) -> None:
     """Have a workflow looked at soon; a hint that is lost is made up for by the sweeper."""
-    try:
+    # The fact is stored and due: the caller must not be told that the call failed.
+    with failures.losing_nothing("wake lost", workflow_id):
         await ports.queue.wake(workflow_id, 0)
-    except DriverError as error:
-        # The fact is stored and due: the sweeper finds it. The caller must not be told that the call failed.
-        _tell_lost_hint(workflow_id, error)
 
 
 async def _arm(ports: Ports, workflow_id: str, at_ms: int) -> None:
-    try:
+    with failures.losing_nothing("alarm not armed", workflow_id):
         await ports.alarms.arm(workflow_id, at_ms)
-    except DriverError as error:
-        _tell_lost_hint(workflow_id, error)
-
-
-def _tell_lost_hint(workflow_id: str, error: DriverError) -> None:
-    logger.warning("wake lost", extra={"workflow_id": workflow_id, "error": type(error).__name__})
 
 
 # --- looking ------------------------------------------------------------------------------------------------------
@@ -300,11 +292,9 @@ async def cancel(ports: Ports, call: Call) -> Answer:
     )
     await wake_all(ports.queue, told)
     if is_scheduled:
-        try:
+        # It may go off yet, as a stale wake that is dropped.
+        with failures.losing_nothing("alarm not cleared", call.path["id"]):
             await ports.alarms.clear(call.path["id"])
-        except DriverError as error:
-            # It may go off yet, as a stale wake that is dropped.
-            _tell_lost_hint(call.path["id"], error)
     found = await _found(ports, call.path["id"])
     if found.state in ENDED:
         return Answer(value=described(found))

@@ -17,7 +17,7 @@ from engine.values import encode, input_type
 from handlers import operations, problems
 from handlers.calls import Answer, members, text
 from handlers.origins import origin_of
-from handlers.problems import INVALID_PARAMETER, SCHEDULE_CONFLICT, SCHEDULE_ENDED, SCHEDULE_NOT_FOUND, Problem
+from handlers.problems import SCHEDULE_CONFLICT, SCHEDULE_ENDED, SCHEDULE_NOT_FOUND, Problem
 from handlers.schedule_bodies import (
     FILLING_MEMBERS,
     SPEC_MEMBERS,
@@ -88,10 +88,7 @@ def _spec(ports: Ports, call: Call, body: dict[str, Any], *, now_ms: int | None 
 
 async def list_schedules(ports: Ports, call: Call) -> Answer:
     """A page of schedules, the youngest first, and the cursor of the next one where there is more."""
-    limit = int(call.number("limit", PAGE_MAX, PAGE_MAX))
-    if limit < 1:
-        raise Problem(INVALID_PARAMETER, f'"limit" must be a number, 1 or more, not "{call.query["limit"]}".')
-    page = await ports.store.list(type=SCHEDULE_TYPE, limit=limit, cursor=call.query.get("cursor"))
+    page = await ports.store.list(type=SCHEDULE_TYPE, limit=call.limit(PAGE_MAX), cursor=call.query.get("cursor"))
     told = await asyncio.gather(*(_told_if_there(ports, found) for found in page.items))
     return Answer(value={"schedules": [each for each in told if each is not None], "cursor": page.cursor})
 
