@@ -331,7 +331,8 @@ class Turn:
         self._lookout = None
         if self.is_closed or self.is_unwinding or self.abort.is_set():
             return
-        if not self.working:
+        # Asking the store is not work: where many do, and each look has them ask again, all of them would never wait.
+        if self.working <= self.flusher.asking:
             self._look_out()
         elif self._is_listening():
             # A look is work: the run must not yield to a message that it is about to see.

@@ -225,3 +225,38 @@ async def test_a_slow_store_is_asked_one_look_at_a_time() -> None:
 
     await bench.finish(bench.start(parent))
     assert under_way[1] == 1
+
+
+async def test_asking_after_many_takes_long_and_is_no_work_beside_which_they_are_asked_after_again() -> None:
+    registry = Registry()
+    count, asked = 40, 0
+    store = asyncio.Lock()
+
+    @workflow("child", registry=registry)
+    async def child(ctx: Context) -> Any:
+        return (await ctx.queue.next("wait", "go")).body
+
+    @workflow("parent", registry=registry)
+    async def parent(ctx: Context) -> None:
+        async def awaiting(ctx: Context, child_id: str) -> Any:
+            return await ctx.output(child_id)
+
+        started = [await ctx.dispatch(child) for _ in range(count)]
+        await ctx.join("all", {one: functools.partial(awaiting, child_id=one) for one in started})
+
+    async def take_long(operation: str, phase: str) -> None:
+        nonlocal asked
+        if (operation, phase) == ("peek", "before"):
+            asked += 1
+            assert asked < 100 * count, "it never comes to wait"
+            async with store:
+                await world.clock.sleep(0.01)
+
+    world = MemoryWorld(registry=registry)
+    world.start("parent", parent)
+    world.drivers["parent"].on_call = take_long
+    await world.run("parent")
+    result = world.results["parent"]
+    assert isinstance(result, WorkflowResult), result
+    assert result.state is WorkflowState.SLEEPING
+    assert asked == count
