@@ -15,6 +15,7 @@ from starlette.routing import Route as Address
 from engine.errors import ControlFlow, OperatorError
 from handlers import bodies, bootstrap, logs, openapi, origins, problems, traces
 from handlers.calls import Answer, Call
+from handlers.envelope import fitting
 from handlers.operations import Ports
 from handlers.problems import METHOD_NOT_ALLOWED, NO_SUCH_ROUTE, Problem
 from handlers.routes import ROUTES
@@ -162,7 +163,7 @@ class ApiFunction:
     def __call__(self, event: dict[str, Any], context: Any) -> dict[str, Any]:
         """Answer one event of an HTTP API (payload version 2.0)."""
         self._wiring.process.make_current()
-        return self._mangum(event, context)
+        return fitting(self._mangum(event, context))
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
         request_id = origins.request_id_of(scope)

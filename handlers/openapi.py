@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 OPENAPI_VERSION = "3.1.0"
 
-EVERYWHERE = (problems.INVALID_PARAMETER, problems.METHOD_NOT_ALLOWED, problems.STORE_UNAVAILABLE)
+EVERYWHERE = (
+    problems.INVALID_PARAMETER,
+    problems.METHOD_NOT_ALLOWED,
+    problems.ANSWER_TOO_LARGE,
+    problems.STORE_UNAVAILABLE,
+)
 """Problems that every operation may answer with."""
 
 _TEXT = {"type": "string"}

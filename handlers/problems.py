@@ -53,6 +53,7 @@ INVALID_REPLAY = Kind("invalid-replay", 409, "The workflow cannot be replayed fr
 STORE_UNAVAILABLE = Kind("store-unavailable", 503, "The store cannot be reached at the moment")
 APPLICATION_BROKEN = Kind("application-broken", 503, "The deployed workflows cannot be loaded")
 CORRUPT_HISTORY = Kind("corrupt-history", 500, "The workflow's history cannot be read")
+ANSWER_TOO_LARGE = Kind("answer-too-large", 500, "The answer is larger than a function can give")
 UNEXPECTED = Kind("unexpected", 500, "Something went wrong here")
 
 KINDS: tuple[tuple[type[BaseException], Kind], ...] = (
