@@ -163,7 +163,8 @@ async def _tell(table: Table, waiter: str, ended: str, now: int) -> bool:
 
 
 async def _count_up(table: Table, waiter: str, ended: str, now: int, condition: Condition) -> None:
-    change = Change(sets=due(waiter, now), adds={"told_n": 1}, unions={"told": [ended]})
+    # Due since when it has been, as a message leaves it too.
+    change = Change(defaults=due(waiter, now), adds={"told_n": 1}, unions={"told": [ended]})
     await table.update(key(waiter, INBOX), change, condition)
 
 
