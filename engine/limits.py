@@ -83,3 +83,7 @@ VALUE_DEPTH_MAX = 200
 
 TIMER_MAX_S = 86400.0
 """Longest single timer, in seconds; a longer wait looks again on the way. Source: event loops refuse far timers."""
+
+LOOKOUT_WORKFLOWS_MAX = 100
+"""Awaited workflows that one look asks after while other branches work, in turn. Design choice: each may be a read, a
+look comes every second, and who works shares the processor."""

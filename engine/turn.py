@@ -269,11 +269,10 @@ class Turn:
             if wait.signal.names is not None:
                 self._resume(wait)
 
-    def resume_workflow_waits(self) -> None:
-        """End every wait for other workflows, so that each looks again."""
-        for wait in list(self._waits):
-            if wait.signal.awaited:
-                self._resume(wait)
+    def resume_workflow_waits(self, count: int | None = None) -> None:
+        """End every wait for other workflows, or the ``count`` that began first, so that each looks again."""
+        for wait in [wait for wait in self._waits if wait.signal.awaited][:count]:
+            self._resume(wait)
 
     def resume_all(self) -> None:
         """End every wait, so that each looks again."""
@@ -345,7 +344,7 @@ class Turn:
             with suppress(EvictedError):
                 if await self.reach(self._has_looked()):
                     self.resume_message_waits()
-                    self.resume_workflow_waits()
+                    self.resume_workflow_waits(limits.LOOKOUT_WORKFLOWS_MAX)
         finally:
             self._is_looking = False
             if not self.is_closed:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from engine import Context, WorkflowResult, WorkflowState, workflow
 from engine.errors import StoreUnavailableError
+from engine.limits import LOOKOUT_WORKFLOWS_MAX
 from engine.registry import Registry
 from engine.testing import MemoryWorld
 from tests.unit.bench import Bench
@@ -225,6 +227,52 @@ async def test_a_slow_store_is_asked_one_look_at_a_time() -> None:
 
     await bench.finish(bench.start(parent))
     assert under_way[1] == 1
+
+
+async def test_many_are_asked_after_in_turn_while_somebody_works() -> None:
+    registry = Registry()
+    count, rounds = 250, 6
+    asked: Counter[int] = Counter()
+    seen: set[str] = set()
+
+    @workflow("child", registry=registry)
+    async def child(ctx: Context) -> Any:
+        return (await ctx.queue.next("wait", "go")).body
+
+    @workflow("parent", registry=registry)
+    async def parent(ctx: Context) -> None:
+        async def working(ctx: Context) -> None:
+            await ctx.step("work", work, timeout=0)
+
+        async def awaiting(ctx: Context, child_id: str) -> Any:
+            seen.add(await ctx.output(child_id))
+
+        started = [await ctx.dispatch(child) for _ in range(count)]
+        await ctx.join(
+            "all", {"working": working} | {one: functools.partial(awaiting, child_id=one) for one in started}
+        )
+
+    async def work() -> None:
+        await world.clock.sleep(0.05)
+        for child_id in [one for one in world.drivers if one != "parent"]:
+            await world.run(child_id)
+            world.send(child_id, "go", child_id)
+            await world.run(child_id)
+        asked.clear()
+        for _ in range(rounds):
+            await world.clock.sleep(0.1)
+
+    def count_asked(operation: str, phase: str) -> None:
+        if (operation, phase) == ("peek", "before"):
+            asked[world.clock.now()] += 1
+
+    world = MemoryWorld(registry=registry)
+    world.start("parent", parent)
+    world.drivers["parent"].on_call = count_asked
+    await world.drive()
+    assert len(seen) == count
+    assert max(asked.values()) <= LOOKOUT_WORKFLOWS_MAX
+    assert sum(asked.values()) <= count + LOOKOUT_WORKFLOWS_MAX
 
 
 async def test_asking_after_many_takes_long_and_is_no_work_beside_which_they_are_asked_after_again() -> None:
