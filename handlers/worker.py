@@ -12,7 +12,8 @@ from msgspec import Struct
 from adapters.sqs import Wake, read_wake
 from handlers import bootstrap
 from handlers.invocation import Invocation, TurnLimits
-from handlers.turn import Outcome, TurnPorts, take_turn
+from handlers.turn import Outcome, TurnPorts
+from handlers.wake import take_turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -15,7 +15,7 @@ from adapters.dynamodb.start import Starts
 from engine import storage, values
 from engine.commit import Child
 from engine.ops import dispatch, sending, signal
-from handlers import operations, turn
+from handlers import operations, wake
 from tests.simulation.mutant import Mutant
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def _kept_for_ever() -> list[Patch]:
     async def mutant(*_: Any, **__: Any) -> tuple[str, ...]:
         return ()
 
-    return [(turn, "forget", mutant)]
+    return [(wake, "forget", mutant)]
 
 
 def _all_of_it_goes() -> list[Patch]:
