@@ -67,10 +67,11 @@ class MessagesOnce(Law):
                 self._went(view, message_id, is_recorded=message_id in replied)
 
     def _came(self, view: View, message_id: str, ticket: str, news: News) -> None:
+        mark = (view.life, message_id)
         if view.is_purged:
             # Its ids are forgotten, and what is late goes with the rest.
+            self._tickets.setdefault(mark, ticket)
             return
-        mark = (view.life, message_id)
         now_us = news.write.at_us
         is_another = self._tickets.get(mark, ticket) != ticket
         if is_another and now_us - self._came_us.get(mark, now_us) > A_DAY_US:
