@@ -26,11 +26,11 @@ from engine.stepping import Stepping
 from engine.waiting import Waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 
     from engine.ops.loop import Break, Continue
     from engine.ops.race import RaceResult
-    from engine.ops.recovery import TryResult
+    from engine.ops.recovery import BlockCatch, TryResult
     from engine.scope import Scope
 
 S = TypeVar("S")
@@ -61,7 +61,7 @@ class Context(Knowing, Stepping, Waiting, Changing, Listening, Signalling, Dispa
         name: str,
         body: Callable[[Context], Awaitable[T]],
         *,
-        catch: Collection[Any] = recovery.BLOCK_CATCH,
+        catch: BlockCatch = recovery.BLOCK_CATCH,
     ) -> Coroutine[Any, Any, TryResult[T]]:
         """Run ``body(ctx)`` in a scope of its own; what fails in it for good becomes a ``TryResult``."""
         return self._perform(

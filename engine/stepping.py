@@ -11,10 +11,10 @@ from engine.ops import recovery, step
 from engine.step_options import policy_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from engine.ops.attempt import StepPolicy
-    from engine.ops.recovery import StepFailureKind, TryResult
+    from engine.ops.recovery import StepCatch, TryResult
     from engine.step_options import StepOptions
 
 T = TypeVar("T")
@@ -73,22 +73,43 @@ class Stepping(Operating):
     def try_step(
         self,
         name: str,
-        fn: Callable[..., Any],
+        fn: Callable[..., Awaitable[T]],
         /,
         *args: Any,
-        catch: tuple[StepFailureKind, ...] | Collection[StepFailureKind] = ...,
+        catch: StepCatch = ...,
         **options: Unpack[StepOptions],
-    ) -> Coroutine[Any, Any, TryResult[Any]]: ...
+    ) -> Coroutine[Any, Any, TryResult[T]]: ...
 
     @overload
     def try_step(
         self,
-        fn: Callable[..., Any],
+        name: str,
+        fn: Callable[..., T],
         /,
         *args: Any,
-        catch: tuple[StepFailureKind, ...] | Collection[StepFailureKind] = ...,
+        catch: StepCatch = ...,
         **options: Unpack[StepOptions],
-    ) -> Coroutine[Any, Any, TryResult[Any]]: ...
+    ) -> Coroutine[Any, Any, TryResult[T]]: ...
+
+    @overload
+    def try_step(
+        self,
+        fn: Callable[..., Awaitable[T]],
+        /,
+        *args: Any,
+        catch: StepCatch = ...,
+        **options: Unpack[StepOptions],
+    ) -> Coroutine[Any, Any, TryResult[T]]: ...
+
+    @overload
+    def try_step(
+        self,
+        fn: Callable[..., T],
+        /,
+        *args: Any,
+        catch: StepCatch = ...,
+        **options: Unpack[StepOptions],
+    ) -> Coroutine[Any, Any, TryResult[T]]: ...
 
     def try_step(
         self,
@@ -96,7 +117,7 @@ class Stepping(Operating):
         fn: Any = ABSENT,
         /,
         *args: Any,
-        catch: tuple[StepFailureKind, ...] | Collection[StepFailureKind] = recovery.STEP_CATCH,
+        catch: StepCatch = recovery.STEP_CATCH,
         **options: Unpack[StepOptions],
     ) -> Coroutine[Any, Any, TryResult[Any]]:
         """As ``step``, but a failure for good of one of the kinds in ``catch`` becomes a ``TryResult``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from msgspec import Struct
@@ -22,7 +23,7 @@ from engine.errors import (
 from engine.ops.branch import nested
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection
+    from collections.abc import Awaitable, Callable
 
     from engine.scope import Scope
 
@@ -31,8 +32,17 @@ T = TypeVar("T")
 StepFailureKind = Literal["critical", "timeout", "exhausted", "rollback"]
 FailureSource = Literal["step", "join", "race", "block", "workflow"]
 
-STEP_CATCH: tuple[StepFailureKind, ...] = ("critical", "timeout", "exhausted")
-BLOCK_CATCH: tuple[FailureSource | Literal["rollback"], ...] = ("step", "join", "race", "workflow")
+BlockFailureKind = FailureSource | Literal["rollback"]
+
+# Tuples are named apart: of one that is given as a collection, type checkers do not see that its texts are literals.
+StepCatch = tuple[StepFailureKind, ...] | Collection[StepFailureKind]
+"""Which failures of a step become a result."""
+
+BlockCatch = tuple[BlockFailureKind, ...] | Collection[BlockFailureKind]
+"""What of a block becomes a result: the failure of what, or a rollback, wherever it was asked for."""
+
+STEP_CATCH: StepCatch = ("critical", "timeout", "exhausted")
+BLOCK_CATCH: BlockCatch = ("step", "join", "race", "workflow")
 
 
 class Failure(Struct, frozen=True, kw_only=True):
@@ -105,7 +115,7 @@ def block_failure(name: str, error: Exception) -> Failure | None:
             return None
 
 
-async def try_step(work: Callable[[], Awaitable[T]], catch: Collection[StepFailureKind]) -> TryResult[T]:
+async def try_step(work: Callable[[], Awaitable[T]], catch: StepCatch) -> TryResult[T]:
     """The step ``work`` as a result."""
     try:
         return TryResult(ok=True, value=await work())
@@ -120,7 +130,7 @@ async def try_block(
     scope: Scope,
     name: str,
     body: Callable[[Scope], Awaitable[Any]],
-    catch: Collection[FailureSource | Literal["rollback"]],
+    catch: BlockCatch,
 ) -> TryResult[Any]:
     """``body`` in a scope of its own, its failure as a result. The block itself leaves no entry."""
     inner = nested(scope, name, "a try_block")
