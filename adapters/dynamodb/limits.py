@@ -33,6 +33,10 @@ and what else is dirty, still fit."""
 MESSAGE_BYTES_MAX = ITEM_BYTES_MAX - 4096
 """Largest message body or reply, in bytes of CBOR: one item less its keys, its id and its name."""
 
+WAITING_BYTES_MAX = ITEM_BYTES_MAX - 32 * 1024
+"""Bytes of all names of messages that a workflow waits for at once: they are in HEAD, with at most its tags, the steps
+that are tried again and some dozen short attributes."""
+
 INBOX_BYTES_MAX = 32 * 1024 * 1024
 """Bytes of message bodies that a look at an inbox keeps in memory; of what is behind, the body is read when the message
 is wanted. Design choice: ten workflows at once then stay under a third of the template's memory."""

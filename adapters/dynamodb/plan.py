@@ -44,6 +44,7 @@ from adapters.dynamodb.limits import (
     TRANSACTION_ACTIONS_MAX,
     TRANSACTION_BYTES_MAX,
     TRANSACTION_RESERVE_BYTES,
+    WAITING_BYTES_MAX,
 )
 from adapters.dynamodb.retrying import told
 from adapters.dynamodb.schema import TTL
@@ -366,6 +367,11 @@ def check_size(plan: Plan, commit: Commit, beginnings: Sequence[Beginning]) -> N
     bodies |= {f"the publication {one.name!r} {one.id!r}": len(one.body) for one in commit.published}
     if commit.awaited:
         bodies["the list of awaited workflows"] = sum(len(one.encode()) for one in commit.awaited)
+    names_bytes = sum(len(name.encode()) + 1 for name in commit.names or ())
+    if names_bytes > WAITING_BYTES_MAX:
+        raise CommitTooLarge(
+            f"the names of messages that are waited for have {names_bytes} bytes; {WAITING_BYTES_MAX} are room for all"
+        )
     children = {f"the child {beginning.head.workflow_id!r}": beginning.size for beginning in beginnings}
     total = plan.record_bytes + sum(bodies.values()) + sum(children.values())
     bytes_max = TRANSACTION_BYTES_MAX - TRANSACTION_RESERVE_BYTES

@@ -371,5 +371,9 @@ async def test_more_than_a_transaction_takes_is_refused_whole(place: Place) -> N
         await driver.commit(Commit(puts=[(b"a", b"1")], outgoing=many))
     with pytest.raises(CommitTooLarge, match="reply to 'm'"):
         await driver.commit(Commit(replies=[Reply(message_id="m", body=bytes(MESSAGE_BYTES_MAX + 1))]))
+    names = tuple(f"{number:04}" + "n" * 1000 for number in range(400))
+    with pytest.raises(CommitTooLarge, match="waited for have 402000 bytes"):
+        await driver.commit(Commit(yields=True, names=names))
     assert await place.items() == before
     await driver.commit(Commit(puts=[(b"a", b"1")]))
+    await driver.commit(Commit(yields=True, names=names[:370]))
