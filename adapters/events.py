@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from botocore.exceptions import ClientError
 from msgspec import Struct
 
-from adapters.dynamodb.table import sleep
 from adapters.outages import outages_of
+from engine.clock import sleep
 from engine.errors import StoreUnavailableError
 
 if TYPE_CHECKING:

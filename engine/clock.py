@@ -1,4 +1,4 @@
-"""The system clock: the one place of the engine that asks the machine for the time."""
+"""The system clock, the one place of the engine that asks the machine for the time; and sleeping by any clock."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.driver import Timer
+    from engine.driver import Clock, Timer
 
 
 class SystemClock:
@@ -22,3 +22,13 @@ class SystemClock:
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
         """Call ``callback`` on the running event loop after ``delay_s`` seconds."""
         return asyncio.get_running_loop().call_later(delay_s, callback)
+
+
+async def sleep(clock: Clock, delay_s: float) -> None:
+    """Return after ``delay_s`` seconds of ``clock``."""
+    woken = asyncio.get_running_loop().create_future()
+    timer = clock.call_later(delay_s, lambda: None if woken.done() else woken.set_result(None))
+    try:
+        await woken
+    finally:
+        timer.cancel()

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from engine.abort import AbortEvent
+from engine.clock import sleep
 from engine.lifecycle import ENDED, WorkflowState
 
 if TYPE_CHECKING:
@@ -88,10 +89,5 @@ class _Peeking:
 
     async def _pause(self) -> None:
         turn = self._turn
-        due = asyncio.Event()
         delay_s = turn.driver.worker_poll_interval - (turn.clock.now() - self._looked_at) / 1000
-        timer = turn.clock.call_later(max(0.0, delay_s), due.set)
-        try:
-            await due.wait()
-        finally:
-            timer.cancel()
+        await sleep(turn.clock, max(0.0, delay_s))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from adapters.dynamodb.table import sleep
+from engine.clock import sleep
 from handlers import bodies
 from handlers.problems import INVALID_BODY, INVALID_PARAMETER, Problem
 

@@ -11,8 +11,8 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any
 
-from adapters.dynamodb.table import sleep
 from adapters.events import EVENT_BYTES_MAX, Event
+from engine.clock import sleep
 from engine.errors import DriverError
 from engine.values import decode
 from handlers import bodies

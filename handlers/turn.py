@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
-from adapters.dynamodb.table import sleep
+from engine.clock import sleep
 from engine.commit import Alarm, Commit
 from engine.errors import (
     AuthorError,

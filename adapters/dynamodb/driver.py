@@ -16,7 +16,7 @@ from adapters.dynamodb.limits import (
 )
 from adapters.dynamodb.messages import DynamoMessages
 from adapters.dynamodb.peers import DynamoPeers
-from adapters.dynamodb.table import sleep
+from engine.clock import sleep
 from engine.commit import Alarm, Commit
 
 if TYPE_CHECKING:

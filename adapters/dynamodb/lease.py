@@ -22,8 +22,8 @@ from adapters.dynamodb.naming import check_id
 from adapters.dynamodb.passing import passed_by
 from adapters.dynamodb.plan import Lease
 from adapters.dynamodb.reading import read_partition
-from adapters.dynamodb.table import sleep
 from adapters.dynamodb.tickets import Account, Inbox
+from engine.clock import sleep
 from engine.errors import (
     CorruptHistoryError,
     FencedError,

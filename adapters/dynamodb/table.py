@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct, field
@@ -33,6 +32,7 @@ from adapters.dynamodb.limits import (
     RETRY_BASE_S,
     RETRY_MAX_S,
 )
+from engine.clock import sleep
 from engine.driver import Clock
 from engine.errors import StoreUnavailableError
 from engine.ids import Ids
@@ -300,13 +300,3 @@ def _given_up(error: Exception, operation: str, *, is_ambiguous: bool) -> StoreU
     if is_ambiguous:
         return AnswerLostError(f"DynamoDB {operation}: no answer, it may have been applied ({error})")
     return unavailable(error, operation)
-
-
-async def sleep(clock: Clock, delay_s: float) -> None:
-    """Return after ``delay_s`` seconds of ``clock``."""
-    woken = asyncio.get_running_loop().create_future()
-    timer = clock.call_later(delay_s, lambda: None if woken.done() else woken.set_result(None))
-    try:
-        await woken
-    finally:
-        timer.cancel()
