@@ -22,9 +22,10 @@ _LOGGER = logging.getLogger("torpor.workflow")
 class ScopeLog(_Adapter):
     """A standard logger, ``torpor.workflow``.
 
-    Its records have ``workflow_id``, ``ray_id`` and ``request_id`` where there are any, ``location`` and ``attempt``.
+    Its records have ``workflow_id``, ``ray_id`` and ``request_id`` where there are any, ``place`` and ``attempt``.
 
-    ``attempt`` counts the runs that died since the last commit, from 1.
+    ``place`` is where the scope is: not called a location, since Lambda's own records have one, the line of an error's
+    code, and drop another. ``attempt`` counts the runs that died since the last commit, from 1.
     """
 
     def __init__(self, scope: Scope) -> None:
@@ -41,7 +42,7 @@ class ScopeLog(_Adapter):
         extra = {
             "workflow_id": turn.workflow_id,
             **turn.origin.known(),
-            "location": render(self._scope.location, turn.storage.names),
+            "place": render(self._scope.location, turn.storage.names),
             "attempt": turn.flusher.deaths + 1,
             **(kwargs.get("extra") or {}),
         }

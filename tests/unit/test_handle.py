@@ -271,3 +271,7 @@ async def test_the_log_is_silent_during_a_replay(caplog: pytest.LogCaptureFixtur
     assert [record.message for record in caplog.records] == ["begins", "has done a", "has slept"]
     assert vars(caplog.records[0])["workflow_id"] == WORKFLOW_ID
     assert vars(caplog.records[0])["attempt"] == 1
+    assert vars(caplog.records[0])["place"] == ""
+    # What Lambda's runtime puts into each record itself, whereupon it drops one of the same name.
+    lambdas = {"timestamp", "level", "logger", "stackTrace", "errorType", "errorMessage", "requestId", "location"}
+    assert lambdas.isdisjoint(vars(caplog.records[0]))
