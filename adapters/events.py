@@ -1,4 +1,4 @@
-"""The stack's event bus: events for whoever has a rule on it. What is not known to be refused is never put twice."""
+"""The stack's event bus: events for whoever has a rule on it, and what an event is that is for the stack itself."""
 
 from __future__ import annotations
 
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 SOURCE = "torpor"
 """The ``source`` of every event that the stack puts on its bus."""
+
+MESSAGE = "torpor.message"
+"""The ``detail-type`` of an event that is a message; its detail has ``name``, ``body``, maybe ``id``, and either a
+``workflow_id`` or a ``type`` with ``tags``: then it goes to the first workflow of that type that has at least these and
+has not ended. Any other event with a ``workflow_id`` is a wake."""
 
 ENTRIES_MAX = 10
 """Events in one PutEvents. Source: EventBridge quota."""
@@ -56,7 +61,10 @@ class Event(Struct, frozen=True, kw_only=True):
 
 
 class EventBus:
-    """Puts events on the bus ``name``; its client must not repeat a call by itself."""
+    """Puts events on the bus ``name``; what is not known to be refused is never put twice.
+
+    So its client must not repeat a call by itself.
+    """
 
     __slots__ = ("_client", "_clock", "_name")
 

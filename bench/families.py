@@ -105,7 +105,7 @@ async def _family(bench: Bench, workflow_id: str, count: int) -> Cost:
             continue
         driver = claim.driver
         result = await run_workflow(driver.workflow_id, _WORKFLOWS[driver.type], None, driver, clock=bench.clock).result
-        due.extend(other for other in sorted(driver.signalled) if other not in due)
+        due.extend(other for other in sorted(driver.made_due) if other not in due)
         if driver.workflow_id == workflow_id:
             output = result.output
     if output != sum(range(count)):

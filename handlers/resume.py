@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from adapters.dynamodb.naming import check_id
 from adapters.dynamodb.origins import is_ray_id, is_request_id
+from adapters.events import MESSAGE
 from engine.errors import CallerError, InvalidIdError
 from engine.origin import Origin
 from engine.values import encode
@@ -26,11 +27,6 @@ if TYPE_CHECKING:
     from handlers.bootstrap import Wiring
 
 logger = logging.getLogger(__name__)
-
-MESSAGE = "torpor.message"
-"""The ``detail-type`` of an event that is a message; its detail has ``name``, ``body``, maybe ``id``, and either a
-``workflow_id`` or a ``type`` with ``tags``: then it goes to the first workflow of that type that has at least these and
-has not ended. Any other event with a ``workflow_id`` is a wake."""
 
 
 class UnreadableEventError(Exception):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from adapters.events import MESSAGE
 from adapters.sqs import Wake, read_wake
 from infra.api_client import segment
 from infra.aws import client, local_client
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
 
 SOURCE = "torpor.redrive"
 """The ``source`` of events that are put on the bus once more."""
-
-MESSAGE = "torpor.message"
-"""The ``detail-type`` of an event that is a message. Source: the resume function."""
 
 BATCH_MAX = 10
 """Messages of one ReceiveMessage. Source: SQS quota."""

@@ -49,7 +49,7 @@ class Committer:
     Attributes:
         tries: how many transactions were tried.
         has_stale_schedule: whether a commit has made a schedule pointless that has not gone off; to be cleared.
-        signalled: ids of workflows that commits have made due.
+        made_due: ids of workflows that commits have made due.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Committer:
         self._late: dict[str, int] = {}
         self.tries = 0
         self.has_stale_schedule = False
-        self.signalled: set[str] = set()
+        self.made_due: set[str] = set()
         self._on_due = on_due
         self._on_published = on_published
 
@@ -265,7 +265,7 @@ class Committer:
             self._on_published(commit.published)
 
     def _tell_due(self, workflow_ids: Collection[str]) -> None:
-        self.signalled.update(workflow_ids)
+        self.made_due.update(workflow_ids)
         others = dict.fromkeys(one for one in workflow_ids if one != self._workflow_id)
         if others:
             self._on_due(list(others))

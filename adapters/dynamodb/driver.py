@@ -273,9 +273,9 @@ class DynamoDriver:
         return self._committer.has_stale_schedule
 
     @property
-    def signalled(self) -> Collection[str]:
-        """Ids of workflows that commits have made due: they got a message, or were started."""
-        return self._committer.signalled
+    def made_due(self) -> Collection[str]:
+        """Ids of workflows that commits have made due: they got a message, were started, or were told of an end."""
+        return self._committer.made_due
 
     def _tell_due(self, workflow_ids: Collection[str]) -> None:
         self.on_due(workflow_ids)

@@ -302,9 +302,9 @@ def plan_commit(
     place_at = range(len(actions), len(actions) + len(places))
     actions += [*places, *tags]
     child_at: dict[int, int] = {}
-    for number_of, beginning in enumerate(beginnings):
+    for child, beginning in enumerate(beginnings):
         guarded = beginning.guarded()
-        child_at |= dict.fromkeys(range(len(actions), len(actions) + len(guarded)), number_of)
+        child_at |= dict.fromkeys(range(len(actions), len(actions) + len(guarded)), child)
         actions += [*guarded, *beginning.rest()]
     plan = Plan(
         actions=actions,

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from engine.lifecycle import WorkflowState
     from engine.origin import Origin
 
+# Within the class below, ``list`` is its method of that name.
 Pairs = list[tuple[bytes, bytes]]
-Delays = list[Overdue]
+OverdueWorkflows = list[Overdue]
 WorkflowIds = list[str]
 
 __all__ = [
@@ -301,7 +302,7 @@ class Store:
         """Ids of at most ``limit`` ended workflows of a shard that were to be kept until ``now`` (milliseconds)."""
         return await query.outlived(self._connection.table, shard, now=now, limit=limit)
 
-    async def overdue(self, *, now: int, limit_per_shard: int) -> Delays:
+    async def overdue(self, *, now: int, limit_per_shard: int) -> OverdueWorkflows:
         """Workflows that someone should have looked at by ``now`` (milliseconds), each once."""
         return await query.overdue(self._connection.table, now=now, limit_per_shard=limit_per_shard)
 

@@ -48,12 +48,12 @@ async def test_a_join_of_hundreds_of_children(ministack_place: Place) -> None:
         place.client.calls.clear()
         driver = await place.claimed(name)
         assert (await run_workflow(name, parent, None, driver).result).state is WorkflowState.SLEEPING
-        assert len(driver.signalled) == CHILDREN
+        assert len(driver.made_due) == CHILDREN
         sizes = [len(sent["TransactItems"]) for sent in place.client.sent("transact_write_items")]
         assert max(sizes) <= 100
         # Some thirty children a commit, a dozen notes a transaction, and the yield.
         assert len(sizes) < 40
-        started = sorted(driver.signalled)
+        started = sorted(driver.made_due)
         for workflow_id in started[:-1]:
             assert (await run(place, workflow_id, child)).state is WorkflowState.COMPLETED
         place.client.calls.clear()

@@ -39,7 +39,7 @@ async def test_a_signal_rides_in_the_senders_commit(place: Place) -> None:
     driver = await place.started()
     outgoing = await signal_to(driver, "target", b"\x09")
     await driver.commit(Commit(puts=[(b"k", b"v")], outgoing=[outgoing]))
-    assert driver.signalled == {"target"}
+    assert driver.made_due == {"target"}
     assert await place.due() == {"target"}
     target = await place.claimed("target")
     [found] = await target.message_driver.receive((), 9)

@@ -52,7 +52,7 @@ async def test_signals_reach_their_workflow_in_the_commits_of_the_steps_before_t
     assert (await run_workflow("here", sender, None, driver).result).output == "sent"
     # The second one goes with the end.
     assert driver.head.seq - began == 2
-    assert driver.signalled == {"there"}
+    assert driver.made_due == {"there"}
     assert "there" in await place.due()
     assert (await run(place, "there", receiver)).output == [1, 2]
 

@@ -15,13 +15,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from adapters.dynamodb.limits import ID_BYTES_MAX
+from adapters.events import MESSAGE
 from adapters.sqs import read_wake, wake_body
 from engine import Context, CriticalError, workflow
 from engine.clock import SystemClock
 from engine.errors import TorporError
 from handlers import bodies, logs, problems
 from handlers.problems import Problem
-from handlers.resume import MESSAGE, ResumeFunction, UnreadableEventError
+from handlers.resume import ResumeFunction, UnreadableEventError
 from handlers.worker import Batch
 from tests.integration.driven import Driven, wake
 from tests.integration.http import Caller

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import cbor2
 import pytest
 
+from adapters.events import MESSAGE
 from engine import Context, workflow
 from engine.errors import StoreUnavailableError
-from handlers.resume import MESSAGE, ResumeFunction, UnreadableEventError
+from handlers.resume import ResumeFunction, UnreadableEventError
 from handlers.worker import WorkerFunction
 from tests.integration.http import Caller
 from tests.integration.lambda_event import LambdaContext, recorded

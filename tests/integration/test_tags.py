@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from adapters.events import MESSAGE
 from engine import Context, workflow
 from handlers import problems
-from handlers.resume import MESSAGE, ResumeFunction
+from handlers.resume import ResumeFunction
 from handlers.worker import WorkerFunction
 from tests.integration.http import Caller
 from tests.integration.lambda_event import LambdaContext, recorded

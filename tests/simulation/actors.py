@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from adapters.events import MESSAGE
 from engine.errors import DriverError
-from handlers.resume import MESSAGE, ResumeFunction
+from handlers.resume import ResumeFunction
 from tests.simulation.author import WHO
 from tests.simulation.expectation import body_of
 from tests.simulation.http import HttpCall, HttpClient, RefusedError, address

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from adapters.events import MESSAGE
 from engine.location import RESERVED_PREFIX
 from handlers.bootstrap import Settings
-from handlers.resume import MESSAGE
 from handlers.sweeper import SWEPT
 from handlers.turn import DIED
 from infra.local_stack import EXAMPLES, FUNCTIONS
