@@ -82,7 +82,9 @@ class ApiClient:
             DeployError: no answer came.
         """
         target = urlsplit(self.url)
-        full_path = target.path.rstrip("/") + path + (f"?{urlencode(query, doseq=True)}" if query else "")
+        # What is signed has %20 for a space: whoever checks it reads a "+" as one and signs that.
+        told = f"?{urlencode(query, doseq=True, quote_via=quote, safe='')}" if query else ""
+        full_path = target.path.rstrip("/") + path + told
         signed = self._signed(method, f"{target.scheme}://{target.netloc}{full_path}", body, headers or {})
         secure = target.scheme == "https"
         kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
