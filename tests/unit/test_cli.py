@@ -332,10 +332,10 @@ def test_watch_prints_what_is_published_and_goes_on_from_there(api: Api, capsys:
     api.answer(*((200, answer) for answer in answers), (503, {"title": "Away"}))
     assert torpor(api, "watch", "--messages", "pro/gress", "--topic", "a b") == 1
     assert [asked["path"] for asked in api.asked] == [
-        "/messages/pro%2Fgress?topic=a+b",
-        "/messages/pro%2Fgress?topic=a+b&after=cursor-0&wait=20",
-        "/messages/pro%2Fgress?topic=a+b&after=cursor-1&wait=20",
-        "/messages/pro%2Fgress?topic=a+b&after=cursor-2&wait=20",
+        "/messages/pro%2Fgress?topic=a%20b",
+        "/messages/pro%2Fgress?topic=a%20b&after=cursor-0&wait=20",
+        "/messages/pro%2Fgress?topic=a%20b&after=cursor-1&wait=20",
+        "/messages/pro%2Fgress?topic=a%20b&after=cursor-2&wait=20",
     ]
     printed = capsys.readouterr()
     assert printed.out.splitlines() == [
