@@ -157,7 +157,11 @@ class Changes:
     def fills(self, room: Room) -> bool:
         """Whether more of what moves would not go into one commit; of children, tags are not counted."""
         moves = len(self.consumed) + len(self.returned) + len(self.outgoing) + len(self.published)
-        return moves + len(self.children) * _CHILD_ACTIONS >= room.messages_max
+        if moves + len(self.children) * _CHILD_ACTIONS >= room.messages_max:
+            return True
+        size = sum(len(outgoing.message.body) for _, outgoing in self.outgoing.values())
+        size += sum(len(publication.body) for _, publication in self.published.values())
+        return size + sum(len(child.workflow_input) for _, child in self.children.values()) >= room.bytes_max
 
     def take_child(self, workflow_id: str) -> list[str]:
         """The ids of the entries that record the start of ``workflow_id``, which is not to be started any more."""

@@ -69,6 +69,11 @@ class Flusher:
         """Whether a commit is in flight."""
         return self._in_flight is not None
 
+    @property
+    def is_backed_up(self) -> bool:
+        """Whether a commit is in flight, and as much waits behind it as the next one can move."""
+        return self.room is not None and self._storage.backs_up(self.room)
+
     async def flush(self) -> None:
         """Return once everything urgent at the call is committed, with whatever else is dirty by then."""
         if self._in_flight is not None:

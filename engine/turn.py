@@ -137,7 +137,8 @@ class Turn:
     async def recorded(self) -> None:
         """Something was recorded: commit it before anything else acts, or at once where the driver is not atomic."""
         self.storage.close_group()
-        if self.flusher.is_atomic:
+        # What waits behind a slow commit must not become more than one can take: a later change may need it whole.
+        if self.flusher.is_atomic and not self.flusher.is_backed_up:
             self.flusher.flush_later()
         else:
             await self.flush()

@@ -474,3 +474,39 @@ async def test_a_refusal_that_comes_when_the_race_is_lost_harms_nobody() -> None
     world.drivers["here"].latency_s = 0.005
     await world.drive()
     assert output(world, "here") == "quick"
+
+
+@pytest.mark.parametrize("bounds", [{"commit_messages_max": 50}, {"commit_bytes_max": 50_000}])
+async def test_what_waits_behind_a_slow_commit_is_never_more_than_the_next_one_takes(bounds: dict[str, int]) -> None:
+    """What is recorded again before it is committed goes in one commit with all that was recorded in between."""
+
+    async def sender(ctx: Context, _given: Any) -> None:
+        async def busy(ctx: Context) -> None:
+            await ctx.step("work", world.clock.sleep, 3, timeout=0)
+            await ctx.step("more", world.clock.sleep, 30, timeout=0)
+
+        async def telling(ctx: Context) -> None:
+            await ctx.step("begin", world.clock.sleep, 3.02, timeout=0)
+            asked = await ctx.queue.next("ask", "question", completable=True)
+            for number in range(200):
+                await ctx.signal("news", f"{number:01000}", to="there")
+            await asked.complete("told")
+
+        await ctx.join("both", {"busy": busy, "telling": telling})
+
+    async def take_long(operation: str, phase: str) -> None:
+        if phase == "before":
+            await world.clock.sleep({"commit": 1, "reserve": 0.001}.get(operation, 0))
+
+    world = MemoryWorld()
+    world.start("there", receiver, 200)
+    world.start("here", sender)
+    driver = world.drivers["here"]
+    for name, value in bounds.items():
+        setattr(driver, name, value)
+    driver.on_call = take_long
+    world.send("here", "question")
+    await world.drive()
+    assert output(world, "there") == [f"{number:01000}" for number in range(200)]
+    assert max(len(commit.outgoing) for commit in driver.commits) <= 50
+    assert len(driver.commits) < 20
