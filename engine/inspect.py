@@ -1,4 +1,4 @@
-"""A stored workflow as plain data and as text, for people and the CLI; it reads, never runs, and survives any bytes."""
+"""A stored workflow as plain data, for people to look at; it reads, never runs, and survives any bytes."""
 
 from __future__ import annotations
 
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from engine.entry import Entry, EntryKind, EntryMetadata
     from engine.location import Location
 
-_VALUE_CHARACTERS_SHOWN = 120
-
 
 class Unreadable(Struct, frozen=True, kw_only=True):
     """A stored pair that could not be read: its key in hex, the size of its value in bytes, and why not."""
@@ -61,7 +59,6 @@ class Operation(Struct, frozen=True, kw_only=True):
     Attributes:
         key: its key, whose order is that of the run.
         location: the path, such as ``outer/~3/inner``.
-        depth: how many segments the path has.
         id: the entry's id.
         kind: ``step``, ``loop``, ``sleep``, ``message``, ``rollback_checkpoint``, ``join``, ``race``, ``removed`` or
             ``version_check``.
@@ -81,7 +78,6 @@ class Operation(Struct, frozen=True, kw_only=True):
 
     key: bytes
     location: str
-    depth: int
     id: str
     kind: str
     status: str
@@ -115,9 +111,6 @@ class History(Struct, frozen=True, kw_only=True):
     names: dict[int, str] = {}
     operations: tuple[Operation, ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
-
-
-# --- from pairs to data -------------------------------------------------------------------------------------------
 
 
 def describe(pairs: Iterable[tuple[bytes, bytes]]) -> History:
@@ -206,7 +199,6 @@ class _Reader:
         return Operation(
             key=key,
             location=self._path(entry.location),
-            depth=len(entry.location),
             id=entry.id,
             kind=entry.kind.kind,
             **(facts | _facts_of_metadata(metadata) if metadata else facts),
@@ -266,9 +258,10 @@ def _facts_of_kind(kind: EntryKind) -> dict[str, Any]:  # noqa: PLR0911 - one fo
         case RollbackCheckpointEntry():
             return {"status": "completed"}
         case JoinEntry(branches=branches):
-            return _facts_of_branches(branches, "")
+            return _facts_of_branches(branches)
         case RaceEntry(winner=winner, branches=branches):
-            return _facts_of_branches(branches, "no winner yet" if winner is None else f"won by {winner}")
+            details = "no winner yet" if winner is None else f"won by {winner}"
+            return _facts_of_branches(branches, details, is_won=winner is not None)
         case RemovedEntry(original_type=original_type, original_name=original_name):
             return {"status": "removed", "details": f"was a {original_type} named {original_name}"}
         case VersionCheckEntry(resolved=resolved, latest=latest):
@@ -289,78 +282,16 @@ def _facts_of_message(name: str, content: Any) -> dict[str, Any]:
     return {"status": status, "details": details, "value": content.get("body"), "has_value": "body" in content}
 
 
-def _facts_of_branches(branches: dict[str, BranchStatus], details: str) -> dict[str, Any]:
+def _facts_of_branches(branches: dict[str, BranchStatus], details: str = "", *, is_won: bool = False) -> dict[str, Any]:
     described = tuple(
         Branch(name=name, status=branch.status.name.lower(), error=branch.error, **_value(branch.output))
         for name, branch in branches.items()
     )
     states = {branch.status for branch in described}
-    over = states <= {"completed", "failed", "cancelled"}
-    is_won = details.startswith("won")
-    status = "running" if not over else "failed" if "failed" in states and not is_won else "completed"
+    is_over = states <= {"completed", "failed", "cancelled"}
+    status = "running" if not is_over else "failed" if "failed" in states and not is_won else "completed"
     return {"status": status, "details": details, "branches": described}
-
-
-# --- from data to text --------------------------------------------------------------------------------------------
-
-
-def render(history: History) -> str:
-    """A table for a terminal: the workflow's fields, a line for each operation and branch, then what is unreadable."""
-    lines = [f"state   {history.state}"]
-    if history.has_input:
-        lines.append(f"input   {_shown(history.input)}")
-    if history.has_output:
-        lines.append(f"output  {_shown(history.output)}")
-    if history.document:
-        lines.append(f"document {_shown(history.document)}")
-    if history.error is not None:
-        lines.append(f"error   {_printable(f'{history.error.name}: {history.error.message}')}")
-    rows = [row for operation in history.operations for row in _rows(operation)]
-    if rows:
-        lines += ["", *_aligned([("operation", "kind", "status", "attempts", "finished", "what"), *rows])]
-    if history.unreadable:
-        lines += ["", "unreadable"]
-        lines += [f"  {one.key} ({one.value_bytes} bytes): {_printable(one.reason)}" for one in history.unreadable]
-    return "\n".join(lines)
-
-
-def _rows(operation: Operation) -> list[tuple[str, ...]]:
-    parts = [operation.details] if operation.details else []
-    if operation.has_value and operation.kind not in ("sleep", "version_check"):
-        parts.append(_shown(operation.value))
-    parts += [_printable(error) for error in (operation.error, operation.rollback_error) if error is not None]
-    if operation.rolled_back_at is not None:
-        parts.append(f"rolled back {_time(operation.rolled_back_at)}")
-    attempts = str(operation.attempts) if operation.attempts else ""
-    finished = _time(operation.completed_at)
-    name = "  " * (operation.depth - 1) + _printable(operation.location)
-    head = (name, operation.kind, operation.status, attempts, finished, _printable("; ".join(parts)))
-    return [head, *(_branch_row(branch, operation.depth) for branch in operation.branches)]
-
-
-def _branch_row(branch: Branch, depth: int) -> tuple[str, ...]:
-    what = _shown(branch.value) if branch.has_value else ""
-    return ("  " * depth + _printable(branch.name), "branch", branch.status, "", "", _printable(branch.error or what))
-
-
-def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 def _time(instant: datetime | None) -> str:
     return "" if instant is None else instant.isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")
-
-
-def _shown(value: Any) -> str:
-    try:
-        text = repr(value)
-    except ValueError:
-        # An integer of more digits than Python is willing to print.
-        return f"{type(value).__name__} too large to show"
-    return text if len(text) <= _VALUE_CHARACTERS_SHOWN else f"{text[:_VALUE_CHARACTERS_SHOWN]}..."
-
-
-def _printable(text: str) -> str:
-    # A name or message is the author's, or a sender's: it must not move the cursor of an operator's terminal.
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)

@@ -55,7 +55,7 @@ def _described_step(step: Retrying) -> dict[str, Any]:
 
 def described_entry(operation: Operation, retrying: Retrying | None) -> dict[str, Any]:
     """What history tells of an operation; ``retrying`` where HEAD tells of it, too."""
-    told = {name: value for name, value in asdict(operation).items() if name not in {"key", "depth", "has_value"}}
+    told = {name: value for name, value in asdict(operation).items() if name not in {"key", "has_value"}}
     return {
         **told,
         "branches": [asdict(branch) for branch in operation.branches],

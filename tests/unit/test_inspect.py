@@ -48,7 +48,6 @@ def describe_kind(kind: EntryKind) -> inspect.Operation:
 def test_nothing_stored_is_a_pending_workflow() -> None:
     history = inspect.describe([])
     assert history == inspect.History(state="pending")
-    assert inspect.render(history) == "state   pending"
 
 
 def test_a_golden_history_is_described() -> None:
@@ -72,7 +71,6 @@ def test_locations_and_order_are_those_of_the_run() -> None:
     assert [one.location for one in history.operations[:3]] == ["drain", "drain/~20/add", "drain/~21/add"]
     assert history.operations[0].details == "iteration 45"
     assert history.operations[0].value == {"n": 45, "sum": 990}
-    assert [one.depth for one in history.operations[:2]] == [1, 3]
 
 
 def test_branches_are_described() -> None:
@@ -157,7 +155,7 @@ def test_what_cannot_be_read_is_listed_and_the_rest_is_shown() -> None:
     assert all(one.reason for one in history.unreadable)
     (operation,) = history.operations
     assert (operation.location, operation.value) == ("#0/~3/inner", 7)
-    assert "format version 7" in inspect.render(history)
+    assert any("format version 7" in one.reason for one in history.unreadable)
 
 
 def test_an_entry_with_an_unreadable_value_is_shown_all_the_same() -> None:
@@ -172,40 +170,6 @@ def test_an_absurd_index_costs_nothing() -> None:
     assert history.operations[0].location == "last"
 
 
-def test_the_text_shows_every_part() -> None:
-    text = inspect.render(inspect.describe(golden("values_completed")))
-    assert text.startswith("state   completed\ninput   {'nested': {'list': [1, '2', None]}}\noutput  24\n\noperation")
-    assert "v11        step  completed  1" in text
-    assert "'héllo 🚀'" in text
-    rolled_back = inspect.render(inspect.describe(golden("rolled_back")))
-    assert "error   CriticalError: no stock" in rolled_back
-    assert "rolled back 2026-" in rolled_back
-    joined = inspect.render(inspect.describe(golden("join_partial")))
-    assert "\n  a           branch  completed" in joined
-    assert "\n    fan/a/sa  step    completed" in joined
-
-
-def test_the_text_cannot_move_the_cursor() -> None:
-    history = inspect.describe(
-        [
-            (keys.name_key(0), b"a\x1b[2J\nb"),
-            entry_pair((0,), StepEntry(error="E: line\nbreak\x07")),
-            (keys.ERROR_KEY, values.encode_error(values.StoredError(name="E", message="\x1b]0;x"))),
-        ]
-    )
-    text = inspect.render(history)
-    assert all(line.isprintable() for line in text.splitlines())
-    assert r"a\x1b[2J\nb" in text
-
-
-def test_long_values_are_cut() -> None:
-    pairs = [(keys.OUTPUT_KEY, values.encode("x" * 1000)), (keys.INPUT_KEY, values.encode(10**5000))]
-    text = inspect.render(inspect.describe(pairs))
-    assert "x..." in text
-    assert "int too large to show" in text
-    assert len(text) < 300
-
-
 @given(
     st.lists(
         st.tuples(
@@ -217,5 +181,5 @@ def test_long_values_are_cut() -> None:
         max_size=8,
     )
 )
-def test_any_pairs_can_be_described_and_rendered(pairs: list[tuple[bytes, bytes]]) -> None:
-    assert inspect.render(inspect.describe(pairs)).startswith("state   ")
+def test_any_pairs_can_be_described(pairs: list[tuple[bytes, bytes]]) -> None:
+    assert inspect.describe(pairs).state
