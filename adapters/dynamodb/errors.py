@@ -212,6 +212,8 @@ def failed_conditions(reasons: Sequence[Mapping[str, Any]]) -> list[int]:
 
 def unavailable(error: Exception, operation: str) -> StoreUnavailableError:
     """The engine's error for a failure that trying again cannot help; with the id by which AWS knows the request."""
-    known_as = getattr(error, "response", {}).get("ResponseMetadata", {}).get("RequestId")
+    # The errors of a connection have a response too, which is None.
+    answer = error.response if isinstance(error, botocore_errors.ClientError) else {}
+    known_as = answer.get("ResponseMetadata", {}).get("RequestId")
     request = f" (request {known_as})" if known_as else ""
     return StoreUnavailableError(f"DynamoDB refused {operation}: {type(error).__name__}: {error}{request}")
