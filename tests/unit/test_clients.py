@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import ssl
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiobotocore.session import get_session
@@ -12,6 +13,10 @@ from adapters.sqs import ShortSqs
 from engine.clock import SystemClock
 from handlers import clients
 from handlers.clients import Clients, destination
+from tests.unit.adapters.certificate import certificate
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NOTHING: dict[str, str] = {}
 OPERATIONS = {"dynamodb": "list_tables", "sqs": "list_queues"}
@@ -114,3 +119,16 @@ class Elsewhere:
 
 async def test_a_signature_that_is_not_ours_is_left_to_the_generic_client() -> None:
     assert await destination(Elsewhere(), "list_tables") is None
+
+
+async def test_over_tls_it_trusts_whom_the_generic_client_trusts(environment: Any, tmp_path: Path) -> None:
+    file = certificate(tmp_path, "localhost")
+    environment("AWS_DEFAULT_REGION", "eu-west-1")
+    environment("AWS_CA_BUNDLE", str(file))
+    clients._tls.cache_clear()
+    made = clients._tls()
+    clients._tls.cache_clear()
+    assert made.cert_store_stats()["x509"] == 1
+    assert made.check_hostname
+    assert made.verify_mode is ssl.CERT_REQUIRED
+    assert not made.verify_flags & ssl.VERIFY_X509_STRICT
