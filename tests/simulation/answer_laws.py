@@ -153,13 +153,14 @@ class Remembered(Law):
 
     def wrote(self, view: View, news: News) -> None:
         """Look at each id that is taken down, and until when."""
-        if view.is_purged:
-            # What was remembered goes page by page; a try that was under way may come in between, and goes likewise.
-            return
         for change in news.changes:
             if not change.sk.startswith("DEDUP#") or change.new is None:
                 continue
             mark, at_us = (view.life, change.sk.removeprefix("DEDUP#")), news.write.at_us
+            if view.is_purged:
+                # What was remembered goes page by page; a try that was under way may come in between, and goes too.
+                self._since_us[mark] = at_us
+                continue
             ahead_s = int(change.new["ttl"]["N"]) - self.world.now_ms // 1000
             if abs(ahead_s - 86_400) > 86_400:
                 raise self.breach(f"{mark[1]} is to be remembered by {view.life} for {ahead_s} s")
