@@ -23,14 +23,15 @@ NEXT: dict[WorkflowState, frozenset[WorkflowState]] = {
     _S.PENDING: frozenset({_S.RUNNING, _S.SLEEPING, _S.COMPLETED, _S.FAILED, _S.ROLLING_BACK, _S.CANCELLED}),
     _S.RUNNING: frozenset({_S.SLEEPING, _S.COMPLETED, _S.FAILED, _S.ROLLING_BACK, _S.CANCELLED}),
     _S.SLEEPING: frozenset({_S.RUNNING, _S.COMPLETED, _S.FAILED, _S.ROLLING_BACK, _S.CANCELLED}),
-    # To failed where a failure began it, to cancelled where cancel(rollback=True) did, or a cancel that did not wait.
-    _S.ROLLING_BACK: frozenset({_S.FAILED, _S.CANCELLED}),
+    # To failed where a failure began it, to cancelled where cancel(rollback=True) did, or a cancel that did not wait; a
+    # replay makes of it what it makes of any other.
+    _S.ROLLING_BACK: frozenset({_S.FAILED, _S.CANCELLED, _S.SLEEPING}),
     # Only a request from outside leaves an ended state: recover() and replay both go to sleeping.
     _S.FAILED: frozenset({_S.SLEEPING}),
     _S.COMPLETED: frozenset({_S.SLEEPING}),
     _S.CANCELLED: frozenset({_S.SLEEPING}),
 }
-"""What may follow each state. Staying in a state is always allowed and is no move."""
+"""What may follow each state; nothing that the engine stores is another move. Staying in a state is none."""
 
 ENDED = frozenset({WorkflowState.COMPLETED, WorkflowState.FAILED, WorkflowState.CANCELLED})
 """The states in which a workflow never runs again unless told to."""

@@ -13,7 +13,7 @@ from engine import kept, keys, message_record
 from engine.changes import Changes
 from engine.documents import EMPTY, Documents
 from engine.entry import MessageEntry
-from engine.lifecycle import OVER
+from engine.lifecycle import OVER, WorkflowState, is_allowed
 from engine.loaded import LoadedHistory
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from engine.documents import Document
     from engine.entry import Entry, EntryMetadata, Message
     from engine.errors import ChildRefusedError
-    from engine.lifecycle import WorkflowState
 
 
 class Storage(LoadedHistory):
@@ -296,6 +295,7 @@ class Storage(LoadedHistory):
         assert self._in_flight is None
         changes = self._changes
         state = None if self.state is self._flushed_state else self.state
+        assert state is None or is_allowed(self._flushed_state or WorkflowState.PENDING, state)
         puts = self._encode_puts(changes, state)
         pruning = self.pruning if state in OVER else None
         commit = changes.commit(

@@ -15,7 +15,7 @@ sleeping        -        x        x         x       x          x          x
 failed          -        -        x         x       -          -          -
 completed       -        -        x         -       x          -          -
 cancelled       -        -        x         -       -          x          -
-rolling_back    -        -        -         x       -          x          x
+rolling_back    -        -        x         x       -          x          x
 """
 
 

@@ -103,6 +103,27 @@ async def test_without_a_step_all_runs_again_with_the_same_input() -> None:
     assert bench.runs == {"a": 2}
 
 
+async def test_what_rolls_back_and_cannot_is_played_from_the_beginning_like_any_other() -> None:
+    bench = Bench()
+
+    async def refuse(_ctx: Any, _output: Any) -> None:
+        raise ConnectionError("not now")
+
+    async def work(ctx: Context, _given: Any) -> Any:
+        await ctx.rollback_checkpoint("begin")
+        await ctx.step("a", bench.giving("a"), rollback=refuse)
+        if bench.runs["a"] == 1:
+            raise ValueError("too late")
+        return "done"
+
+    with pytest.raises(ConnectionError):
+        await bench.through(work)
+    assert bench.state == "rolling_back"
+    await replay_workflow_from_step(WORKFLOW_ID, bench.driver)
+    assert bench.state == "sleeping"
+    assert (await bench.through(work)).output == "done"
+
+
 async def test_a_step_inside_loops_rewinds_to_the_outermost() -> None:
     bench = Bench()
 
