@@ -118,9 +118,9 @@ async def test_what_rolls_back_and_cannot_is_played_from_the_beginning_like_any_
 
     with pytest.raises(ConnectionError):
         await bench.through(work)
-    assert bench.state == "rolling_back"
+    assert bench.state() == "rolling_back"
     await replay_workflow_from_step(WORKFLOW_ID, bench.driver)
-    assert bench.state == "sleeping"
+    assert bench.state() == "sleeping"
     assert (await bench.through(work)).output == "done"
 
 
