@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from infra.api_client import ApiClient, Reply
 
 
+WORKFLOWS_PAGE_MAX = 100
+"""Workflows a page of their list. Source: the API."""
+
+
 class RefusedError(DeployError):
     """The API answered with a problem; the message is its title and detail."""
 

@@ -11,7 +11,7 @@ from engine.clock import SystemClock
 from engine.lifecycle import ENDED
 from infra import history_view, many, now_view, redrive
 from infra.api_client import segment
-from infra.asking import ask, encoded, find, listed, tell, told_error, value_of
+from infra.asking import WORKFLOWS_PAGE_MAX, ask, encoded, find, listed, tell, told_error, value_of
 from infra.fault import CalledWronglyError, DeployError
 from infra.ministack import wait
 from infra.printing import as_json, lines_of, print_json, print_table, short
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 WAIT_MAX_S = 25
 """Seconds that the API waits at most within one request; longer waits are several requests. Source: the API."""
-
-PAGE_MAX = 100
-"""Workflows a page of the list. Source: the API."""
 
 POLL_S = 1.0
 """Seconds between two looks of ``watch``. Design choice."""
@@ -125,7 +122,12 @@ def list_workflows(arguments: Namespace) -> None:
     if arguments.tag:
         wanted["tag"] = [f"{name}={value}" for name, value in arguments.tag]
     told = listed(
-        find(arguments), "workflows", wanted, limit=arguments.limit, page_max=PAGE_MAX, cursor=arguments.cursor
+        find(arguments),
+        "workflows",
+        wanted,
+        limit=arguments.limit,
+        page_max=WORKFLOWS_PAGE_MAX,
+        cursor=arguments.cursor,
     )
     if arguments.json:
         print_json(told)

@@ -6,8 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-LOCKS = ROOT / "infra" / "locks"
+from infra.place import LOCKS, ROOT
 
 RUNTIME_PYTHON = "3.11"
 """The oldest Python the locks must serve. Source: requires-python in pyproject.toml."""

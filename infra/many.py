@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from engine.lifecycle import ENDED, WorkflowState
 from infra import options
 from infra.api_client import segment
-from infra.asking import RefusedError, ask, find, listed, told_error
+from infra.asking import WORKFLOWS_PAGE_MAX, RefusedError, ask, find, listed, told_error
 from infra.fault import CalledWronglyError, DeployError
 from infra.printing import print_json, print_table, short
 
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from infra.api_client import ApiClient
-
-PAGE_MAX = 100
-"""Workflows a page of the list. Source: the API."""
 
 FOUND_MAX = 1_000_000
 """Most workflows that one call is about. Design choice: their ids are kept in memory until all are known."""
@@ -100,7 +97,9 @@ def _told(api: ApiClient, workflow_id: str, command: str, query: dict[str, str] 
 def _found(api: ApiClient, arguments: Namespace) -> Iterator[dict[str, Any]]:
     tags, states = dict(arguments.tag or ()), _states(arguments)
     query = _query(arguments, tags)
-    for workflow in listed(api, "workflows", query, limit=FOUND_MAX, page_max=PAGE_MAX, cursor=None)["workflows"]:
+    for workflow in listed(api, "workflows", query, limit=FOUND_MAX, page_max=WORKFLOWS_PAGE_MAX, cursor=None)[
+        "workflows"
+    ]:
         if workflow["state"] not in states or not tags.items() <= workflow["tags"].items():
             continue
         if arguments.command == "recover" and (arguments.error is not None or arguments.dry_run):
