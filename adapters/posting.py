@@ -182,8 +182,12 @@ class _Connection(asyncio.Protocol):
         The loop of a process that was frozen only looks after its first step, and that is when a call is made.
         """
         assert self._transport is not None
+        socket = self._transport.get_extra_info("socket")
+        if self._transport.is_closing() or socket is None or socket.fileno() < 0:
+            # Lost already, of which the loop tells in one of its next rounds.
+            return True
         waiting = select.poll()
-        waiting.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
+        waiting.register(socket.fileno(), select.POLLIN)
         return bool(waiting.poll(0))
 
     def close(self) -> None:

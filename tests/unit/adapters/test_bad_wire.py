@@ -142,6 +142,24 @@ async def test_a_connection_that_ended_while_the_process_was_frozen_is_not_used_
     assert [request[-3:] for request in host.requests] == [b"one", b"two"]
 
 
+@pytest.mark.parametrize("rounds", range(5))
+async def test_a_connection_that_is_being_lost_is_not_used_again_in_any_round_of_the_loop(
+    made: Any, rounds: int
+) -> None:
+    host, address = made([OK, OK], [OK])
+    async with posting(address) as poster:
+        await poster.post({}, b"one")
+        [(_, kept)] = poster._idle
+        assert kept._transport is not None
+        # As the loop does where a connection is reset: the socket is closed in one round, the protocol told in another.
+        kept._transport.abort()
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        assert kept.has_news()
+        assert (await poster.post({}, b"two")).body == b"{}"
+    assert [request[-3:] for request in host.requests] == [b"one", b"two"]
+
+
 async def test_a_host_that_hangs_up_on_a_request_is_not_asked_again_by_the_poster(made: Any) -> None:
     host, address = made([OK, None], [OK])
     async with posting(address) as poster:
