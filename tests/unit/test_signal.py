@@ -510,3 +510,21 @@ async def test_what_waits_behind_a_slow_commit_is_never_more_than_the_next_one_t
     assert output(world, "there") == [f"{number:01000}" for number in range(200)]
     assert max(len(commit.outgoing) for commit in driver.commits) <= 50
     assert len(driver.commits) < 20
+
+
+async def test_a_reply_goes_with_no_more_than_a_commit_takes() -> None:
+    async def sender(ctx: Context, _given: Any) -> None:
+        asked = await ctx.queue.next("ask", "question", completable=True)
+        for number in range(50):
+            await ctx.signal("news", number, to="there")
+        await asked.complete("told")
+
+    world = MemoryWorld()
+    world.start("there", receiver, 50)
+    world.start("here", sender)
+    driver = world.drivers["here"]
+    driver.commit_messages_max = 50  # type: ignore[attr-defined]  # as a store with a limit declares it
+    world.send("here", "question")
+    await world.drive()
+    assert output(world, "there") == list(range(50))
+    assert max(len(commit.outgoing) + 2 * len(commit.replies) for commit in driver.commits) == 50
