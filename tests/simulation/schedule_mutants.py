@@ -137,7 +137,7 @@ def _newest_first() -> list[Patch]:
     decide = Turn.decide
 
     def mutant(self: Turn) -> None:
-        self.schedule = replace(self.schedule, waiting=self.schedule.waiting[::-1])
+        self.schedule = replace(self.schedule, waiting=sorted(self.schedule.waiting, reverse=True))
         decide(self)
 
     return [(Turn, "decide", mutant)]

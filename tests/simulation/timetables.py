@@ -73,7 +73,7 @@ def generate_schedule(seed: str) -> Asked:
         "type": rng.choice((CHILD, CHILD, FLEETING)),
         "input": {
             "path": "run",
-            "sleep_s": rng.choice((0.0, 7.0, 25.0)),
+            "sleep_s": rng.choice((0.0, 7.0, 12.0)),
             "fails": rng.random() < 0.15,
             "generations": 0,
         },
