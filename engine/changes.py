@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from engine.commit import Child, Outgoing, Publication, Reply
     from engine.entry import Message
 
-K = TypeVar("K")
-
 _MESSAGE_ACTIONS, _REPLY_ACTIONS = 1, 2
 _CHILD_ACTIONS = 3
 """What a child without tags counts for: its head, its input and, where it is unique, that; each tag is one more, and so
 is a failed one that it may replace."""
 
 _KEY_BYTES = 64
+"""What metadata counts for twice, as key and as value. Design choice: about what it has, short of an error's text."""
 
 _MARKS = ("entries", "metadata", "deletes", "consumed")
 _KEYED = ("returned", "outgoing", "published", "children")
 _LISTED = ("ranges", "replies")
+"""The fields of ``Changes`` that have groups: by key the group alone, by key the group and the thing, a list of both."""
 
 
 class Room(Struct, frozen=True, kw_only=True):
@@ -136,16 +136,15 @@ class Changes:
 
     def merge(self, since: int, into: int) -> None:
         """Groups from ``since`` on become the one group ``into``: what they hold only makes sense together."""
-        self.entries = _merged(self.entries, since, into)
-        self.metadata = _merged(self.metadata, since, into)
-        self.deletes = _merged(self.deletes, since, into)
-        self.consumed = _merged(self.consumed, since, into)
-        self.returned = {key: (into if group >= since else group, one) for key, (group, one) in self.returned.items()}
-        self.ranges = [(into if group >= since else group, one) for group, one in self.ranges]
-        self.replies = [(into if group >= since else group, one) for group, one in self.replies]
-        self.outgoing = {key: (into if group >= since else group, one) for key, (group, one) in self.outgoing.items()}
-        self.published = {key: (into if group >= since else group, one) for key, (group, one) in self.published.items()}
-        self.children = {key: (into if group >= since else group, one) for key, (group, one) in self.children.items()}
+        for name in _MARKS:
+            marks = getattr(self, name).items()
+            setattr(self, name, {key: into if group >= since else group for key, group in marks})
+        for name in _KEYED:
+            keyed = getattr(self, name).items()
+            setattr(self, name, {key: (into if group >= since else group, one) for key, (group, one) in keyed})
+        for name in _LISTED:
+            listed = getattr(self, name)
+            setattr(self, name, [(into if group >= since else group, one) for group, one in listed])
 
     def forget(self, entry_id: str) -> None:
         """The entry is gone before it was committed: what it records is not done."""
@@ -228,10 +227,6 @@ def _size_of(child: Child) -> int:
     # A store may keep all tags with each of them.
     tags = sum(len(name) + len(value.encode()) for name, value in child.tags.items())
     return len(child.workflow_input) + tags * (1 + len(child.tags))
-
-
-def _merged(marks: dict[K, int], since: int, into: int) -> dict[K, int]:
-    return {key: into if group >= since else group for key, group in marks.items()}
 
 
 def _add(size_of: dict[int, list[int]], group: int, *, size: int = 0, count: int = 0) -> None:

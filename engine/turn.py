@@ -45,7 +45,7 @@ class Turn:
         is_unwinding: the run has decided to yield; every operation raises until it has ended.
         unwound: with ``is_unwinding``: all that the run waits for.
         fatal: the error that ends the run whatever workflow code does with it.
-        charge: attempts that died with their process, charged to the steps that start before the first commit.
+        working: tasks that work at this moment, the run's own among them; the others wait.
         threads: functions of steps and undos that run in threads right now.
         is_refusing: workflow code has been told that this run must stop, so what it returns means nothing.
         has_checkpoint: a rollback checkpoint was passed, so there may be something to undo.
