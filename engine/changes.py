@@ -24,7 +24,7 @@ _KEY_BYTES = 64
 _MARKS = ("entries", "metadata", "deletes", "consumed")
 _KEYED = ("returned", "outgoing", "published", "children")
 _LISTED = ("ranges", "replies")
-"""The fields of ``Changes`` that have groups: by key the group alone, by key the group and the thing, a list of both."""
+"""The fields of ``Changes`` that have groups: by key the group, by key the group and the thing, a list of these two."""
 
 
 class Room(Struct, frozen=True, kw_only=True):
