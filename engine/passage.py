@@ -58,7 +58,7 @@ async def perform(
             # Where something else ends the run, nobody will ask how this ended.
             work.exception()
     if work.cancelled() and not turn.abort.is_set():
-        raise RuntimeError("the workflow's own code cancelled the task that runs it")
+        raise RuntimeError("the workflow's own code cancelled the task that runs it: cancel only tasks of your own")
     return root.store(work.result(), passage.returns, "the workflow")
 
 
