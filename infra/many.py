@@ -100,7 +100,10 @@ def _found(api: ApiClient, arguments: Namespace) -> Iterator[dict[str, Any]]:
     for workflow in listed(api, "workflows", query, limit=FOUND_MAX, page_max=WORKFLOWS_PAGE_MAX, cursor=None)[
         "workflows"
     ]:
-        if workflow["state"] not in states or not tags.items() <= workflow["tags"].items():
+        # One that is empty, as a variable that is not set, may have been dropped on the way: that would be all types.
+        if workflow["type"] != arguments.type or workflow["state"] not in states:
+            continue
+        if not tags.items() <= workflow["tags"].items():
             continue
         if arguments.command == "recover" and (arguments.error is not None or arguments.dry_run):
             error = _error_of(api, workflow["id"])

@@ -57,6 +57,13 @@ def test_what_rolls_back_is_left_to_it_unless_it_is_asked_for(api: Api) -> None:
 
 
 @pytest.mark.parametrize("command", ["wake", "cancel", "recover"])
+def test_those_of_other_types_are_left_alone_whatever_is_answered(api: Api, command: str) -> None:
+    api.answer(page(row("a", "failed" if command == "recover" else "sleeping")))
+    assert torpor(api, command, "--type", "") == 0
+    assert [line.partition(" ")[0] for line in lines(api)] == ["GET"]
+
+
+@pytest.mark.parametrize("command", ["wake", "cancel", "recover"])
 def test_a_dry_run_does_nothing(api: Api, command: str, capsys: pytest.CaptureFixture[str]) -> None:
     api.answer(page(row("a", "failed" if command == "recover" else "sleeping")), error("no stamps"))
     assert torpor(api, command, "--type", "order", "--dry-run") == 0
