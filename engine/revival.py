@@ -109,20 +109,35 @@ def _again(status: BranchStatus) -> BranchStatus:
 def rewind(storage: Storage, entry_id: str | None) -> None:
     """Remove the step ``entry_id`` and every entry created after it; every entry where it is None.
 
-    A step inside loops takes its outermost loop with it, since the loops' states have moved past it.
+    What goes from inside of loops takes its outermost loop with it, since the loops' states have moved past it.
 
     Raises:
         InvalidReplayError: no such step, or an entry that would remain is running.
     """
     ordered = sorted(storage.entries(), key=lambda pair: creation_order(storage, *pair))
-    doomed = ordered if entry_id is None else ordered[_boundary(ordered, entry_id) :]
-    _refuse_running(storage, ordered[: len(ordered) - len(doomed)])
+    doomed = ordered if entry_id is None else _from(ordered, _boundary(ordered, entry_id))
+    gone = {key for key, _ in doomed}
+    _refuse_running(storage, [pair for pair in ordered if pair[0] not in gone])
     for key, _ in doomed:
         storage.remove(key)
     if entry_id is None:
         storage.remove_document(OF_ALL)
     for key, entry in list(storage.entries()):
         _reopen(storage, key, entry, [gone.location for _, gone in doomed])
+
+
+def _from(ordered: list[tuple[bytes, Entry]], boundary: int) -> list[tuple[bytes, Entry]]:
+    """The entries from ``boundary`` on, with the loops of other branches that are around some of them."""
+    earlier, doomed = ordered[:boundary], ordered[boundary:]
+    within = {entry.location[:depth] for _, entry in doomed for depth in range(len(entry.location))}
+    loops = {entry.location for _, entry in earlier if isinstance(entry.kind, LoopEntry) and entry.location in within}
+    if not loops:
+        return doomed
+    return [pair for pair in earlier if _is_in(pair[1].location, loops)] + doomed
+
+
+def _is_in(location: Location, places: set[Location]) -> bool:
+    return any(location[:depth] in places for depth in range(1, len(location) + 1))
 
 
 def creation_order(storage: Storage, key: bytes, entry: Entry) -> tuple[float, str, bytes]:

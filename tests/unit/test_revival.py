@@ -146,6 +146,29 @@ async def test_a_step_inside_loops_rewinds_to_the_outermost() -> None:
     assert {name: count for name, count in bench.runs.items() if count == 1} == {"before": 1}
 
 
+async def test_what_other_branches_did_later_in_their_loops_is_done_again_with_the_loops() -> None:
+    """A loop whose state has moved past what is gone would never do it again."""
+    bench = Bench()
+
+    def branch(name: str, wait_s: float) -> Any:
+        async def body(ctx: Context, n: int) -> Any:
+            await ctx.step("s", bench.giving(f"{name}{n}", takes_s=wait_s))
+            return Break(n) if n == 2 else Continue(n + 1)
+
+        return lambda ctx: ctx.loop("l", body, 0)
+
+    async def work(ctx: Context) -> Any:
+        await ctx.step("before", bench.giving("before"))
+        return await ctx.join("j", {"first": branch("first", 1), "second": branch("second", 2)})
+
+    await bench.through(work)
+    [*_, target] = (bench.entries()[f"j/second/l/~{n}/s"] for n in range(2))
+    await replay_workflow_from_step(WORKFLOW_ID, bench.driver, target.id)
+    assert set(bench.entries()) == {"before", "j"}
+    assert (await bench.through(work)).output == {"first": 2, "second": 2}
+    assert {name for name, count in bench.runs.items() if count == 1} == {"before"}
+
+
 async def test_a_branch_that_lost_a_step_runs_again_and_the_others_do_not() -> None:
     bench = Bench()
 
