@@ -63,7 +63,7 @@ async def _stirred(turn: Turn) -> None:
 
 
 async def _arrival(turn: Turn, names: tuple[str, ...], watch: AbortEvent) -> None:
-    await turn.reach(turn.driver.wait_for_messages(names, watch))
+    await turn.reach(turn.driver.wait_for_messages(names, watch), is_wait=True)
 
 
 class _Peeking:

@@ -150,9 +150,9 @@ class Turn:
         except Exception as error:
             raise EvictedError from error
 
-    async def reach(self, answer: Awaitable[T]) -> T:
-        """What the driver answers. Its errors end the run as those of a flush do: they are not the workflow's."""
-        self.flusher.asking += 1
+    async def reach(self, answer: Awaitable[T], *, is_wait: bool = False) -> T:
+        """What the driver answers: soon, unless ``is_wait``. Its errors end the run, as those of a flush do."""
+        self.flusher.asking += not is_wait
         try:
             return await answer
         except Exception as error:
@@ -160,7 +160,7 @@ class Turn:
             self.evict()
             raise EvictedError from error
         finally:
-            self.flusher.asking -= 1
+            self.flusher.asking -= not is_wait
 
     async def look_again(self) -> None:
         """Read the inbox anew, for everybody: a yield commit is checked against what this saw."""

@@ -208,3 +208,29 @@ async def test_nobody_goes_on_waiting_in_a_run_that_has_diverged() -> None:
         await bench.finish(handle)
     assert bench.clock.now() < start + 10_000
     assert bench.state() == "failed"
+
+
+async def test_who_listens_does_not_keep_the_results_of_others_from_being_stored() -> None:
+    bench = Bench()
+
+    async def work(ctx: Context) -> None:
+        async def listening(ctx: Context) -> None:
+            await ctx.queue.next("wait", "go")
+
+        async def working(ctx: Context) -> None:
+            await ctx.step("first", bench.giving("first"))
+            # The author's own waiting is no operation: nothing goes on that would store the result.
+            await bench.clock.sleep(0.1)
+            stored.append(list(bench.entries()))
+
+        await ctx.join("both", {"listening": listening, "working": working})
+
+    stored: list[list[str]] = []
+    handle = bench.start(work, mode="live")
+    await bench.idle(handle)
+    while not stored:
+        bench.clock.advance(0.01)
+        await bench.idle(handle)
+    assert "both/working/first" in stored[0]
+    handle.evict()
+    await bench.finish(handle)
