@@ -21,7 +21,7 @@ from engine.abort import AbortEvent
 from engine.errors import DriverError, EvictedError, FencedError, StalledError
 from engine.flushing import Flusher
 from engine.origin import UNKNOWN
-from engine.waits import Wait, merge
+from engine.waits import Wait, Waits
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -89,10 +89,10 @@ class Turn:
         self.threads = 0
         self.working = 1
         self.stirred = asyncio.Event()
-        # Dictionaries for their order: what ends several of them does so in the order in which they began.
+        # A dictionary for its order: what ends several of them does so in the order in which they began.
         self.tasks: dict[asyncio.Task[Any], None] = {}
         self._is_first_id = True
-        self._waits: dict[Wait, None] = {}
+        self._waits = Waits()
         self._timer: Timer | None = None
         self._timer_at = 0
         self._lookout: Timer | None = None
@@ -124,7 +124,7 @@ class Turn:
         if self.fatal is None:
             self.fatal = error
             # Nobody goes on waiting in memory in a run that has ended.
-            for wait in list(self._waits):
+            for wait in self._waits.all():
                 self._resume(wait, EvictedError())
         return error
 
@@ -202,7 +202,7 @@ class Turn:
             raise signal
         self.check()
         wait = Wait(signal, is_short=is_short)
-        self._waits[wait] = None
+        self._waits.add(wait)
         self.stirred.set()
         self.working -= 1
         try:
@@ -216,7 +216,7 @@ class Turn:
                 await self.flush()
             await wait.future
         finally:
-            self._waits.pop(wait, None)
+            self._waits.discard(wait)
             if not wait.is_resumed:
                 self.working += 1
             wait.forget()
@@ -243,7 +243,7 @@ class Turn:
         # What ends the run is at hand, and commits everything; a process that was frozen here must not do so before.
         self.flusher.rest()
         self.unwound = self.pending()
-        for wait in list(self._waits):
+        for wait in self._waits.all():
             self._resume(wait, wait.signal)
 
     def has_short_wait(self) -> bool:
@@ -251,33 +251,28 @@ class Turn:
         soon = self.clock.now() + self.driver.worker_poll_interval * 1000
         # Yielding to an alarm that comes early would only run the workflow again before its time, and again.
         is_any = getattr(self.driver, "wakes_early", False)
-        return any(
-            (wait.is_short or is_any) and wait.signal.deadline is not None and wait.signal.deadline < soon
-            for wait in self._waits
-        )
+        return self._waits.has_short(soon, is_any=is_any)
 
     def resume_due(self) -> bool:
         """End the waits whose deadline has passed; whether there were any."""
-        now = self.clock.now()
-        due = [wait for wait in self._waits if wait.signal.deadline is not None and wait.signal.deadline <= now]
+        due = self._waits.due(self.clock.now())
         for wait in due:
             self._resume(wait)
         return bool(due)
 
     def resume_message_waits(self) -> None:
         """End every wait for messages, so that each looks again."""
-        for wait in list(self._waits):
-            if wait.signal.names is not None:
-                self._resume(wait)
+        for wait in self._waits.for_messages():
+            self._resume(wait)
 
     def resume_workflow_waits(self, count: int | None = None) -> None:
         """End every wait for other workflows, or the ``count`` that began first, so that each looks again."""
-        for wait in [wait for wait in self._waits if wait.signal.awaited][:count]:
+        for wait in self._waits.for_workflows()[:count]:
             self._resume(wait)
 
     def resume_all(self) -> None:
         """End every wait, so that each looks again."""
-        for wait in list(self._waits):
+        for wait in self._waits.all():
             self._resume(wait)
 
     def _resume(self, wait: Wait, error: BaseException | None = None) -> None:
@@ -285,7 +280,7 @@ class Turn:
             return
         wait.is_resumed = True
         self.working += 1
-        self._waits.pop(wait, None)
+        self._waits.discard(wait)
         self.stirred.set()
         if error is None:
             wait.future.set_result(None)
@@ -294,15 +289,14 @@ class Turn:
 
     def pending(self) -> Yield | None:
         """Everything waited for, as one yield."""
-        return merge(wait.signal for wait in self._waits)
+        return self._waits.pending()
 
     # --- the one timer ----------------------------------------------------------------------------------------------
 
     def _arm(self) -> None:
-        deadlines = [wait.signal.deadline for wait in self._waits if wait.signal.deadline is not None]
-        if not deadlines:
+        earliest = self._waits.earliest()
+        if earliest is None:
             return
-        earliest = min(deadlines)
         if self._timer is not None:
             if self._timer_at <= earliest:
                 return
@@ -320,12 +314,9 @@ class Turn:
 
     def _look_out(self) -> None:
         """See that a wait for a message or an end is looked at again while others work; in live mode it is told."""
-        if self.is_live or self._is_looking or self._lookout is not None or not self._is_listening():
+        if self.is_live or self._is_looking or self._lookout is not None or not self._waits.is_listening():
             return
         self._lookout = self.clock.call_later(self.driver.worker_poll_interval, self._on_lookout)
-
-    def _is_listening(self) -> bool:
-        return any(wait.signal.names is not None or wait.signal.awaited for wait in self._waits)
 
     def _on_lookout(self) -> None:
         self._lookout = None
@@ -334,7 +325,7 @@ class Turn:
         # Asking the store is not work: where many do, and each look has them ask again, all of them would never wait.
         if self.working <= self.flusher.asking:
             self._look_out()
-        elif self._is_listening():
+        elif self._waits.is_listening():
             # A look is work: the run must not yield to a message that it is about to see.
             self._is_looking = True
             self.enter()
@@ -365,7 +356,7 @@ class Turn:
         """Ask the run to stop: waits end at once, a step in flight may finish, no operation starts."""
         self.abort.set()
         self.is_refusing = self.is_refusing or bool(self._waits)
-        for wait in list(self._waits):
+        for wait in self._waits.all():
             self._resume(wait, EvictedError())
 
     def stop(self) -> None:

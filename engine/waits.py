@@ -30,6 +30,62 @@ class Wait:
             self.future.exception()
 
 
+class Waits:
+    """The waits of a run, in the order in which they began; ends of several come in that order."""
+
+    __slots__ = ("_waits",)
+
+    def __init__(self) -> None:
+        self._waits: dict[Wait, None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._waits)
+
+    def add(self, wait: Wait) -> None:
+        """It has begun."""
+        self._waits[wait] = None
+
+    def discard(self, wait: Wait) -> None:
+        """It is over; no error where it was before."""
+        self._waits.pop(wait, None)
+
+    def all(self) -> list[Wait]:
+        """Every one, to be ended one by one."""
+        return list(self._waits)
+
+    def for_messages(self) -> list[Wait]:
+        """Those that a message may end."""
+        return [wait for wait in self._waits if wait.signal.names is not None]
+
+    def for_workflows(self) -> list[Wait]:
+        """Those that the end of another workflow may end."""
+        return [wait for wait in self._waits if wait.signal.awaited]
+
+    def due(self, now: int) -> list[Wait]:
+        """Those whose deadline has come by ``now`` (milliseconds)."""
+        return [wait for wait in self._waits if wait.signal.deadline is not None and wait.signal.deadline <= now]
+
+    def earliest(self) -> int | None:
+        """The first deadline of all (milliseconds); None where none has one."""
+        deadlines = [wait.signal.deadline for wait in self._waits if wait.signal.deadline is not None]
+        return min(deadlines, default=None)
+
+    def has_short(self, before: float, *, is_any: bool) -> bool:
+        """Whether one that is not worth a yield, or any where ``is_any``, is over before then (milliseconds)."""
+        return any(
+            (wait.is_short or is_any) and wait.signal.deadline is not None and wait.signal.deadline < before
+            for wait in self._waits
+        )
+
+    def is_listening(self) -> bool:
+        """Whether somebody waits for what others bring: a message, or an end."""
+        return any(wait.signal.names is not None or wait.signal.awaited for wait in self._waits)
+
+    def pending(self) -> Yield | None:
+        """All of them as one yield; None where there are none."""
+        return merge(wait.signal for wait in self._waits)
+
+
 def merge(signals: Iterable[Yield]) -> Yield | None:
     """Several yields as one: the earliest deadline, and the union of what is waited for; ``()`` is any name."""
     signals = list(signals)
