@@ -66,7 +66,7 @@ def _about(ports: TurnPorts, driver: DynamoDriver) -> Iterator[None]:
     origin = driver.origin.known()
     about = {"workflow_id": driver.workflow_id, "workflow_type": driver.type, **origin}
     traced = contextlib.nullcontext() if ports.traces is None else ports.traces.subsegment("turn", **about)
-    with logs.about(**origin), traced:
+    with logs.about(workflow_id=driver.workflow_id, **origin), traced:
         yield
 
 

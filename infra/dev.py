@@ -110,7 +110,7 @@ def _print_places(stack: LocalStack, note: Path) -> None:
         "HTTP API": f"{stack.endpoint} with the header Host: {stack.api_host}",
         "table": stack.table_name,
         "wake queue": stack.queue_url,
-        "workflows": stack.application.modules,
+        "modules": stack.application.modules,
         "note": str(note.relative_to(Path.cwd())) if note.is_relative_to(Path.cwd()) else str(NOTE),
     }
     for name, value in places.items():

@@ -184,7 +184,7 @@ def test_the_log_of_a_call_tells_both(driven: Driven, log: pytest.LogCaptureFixt
     assert (line["workflow_id"], line["ray_id"], line["request_id"]) == ("w", RAY, REQUEST_ID)
 
 
-def test_every_line_of_a_turn_has_both(driven: Driven, log: pytest.LogCaptureFixture) -> None:
+def test_every_line_of_a_turn_has_both_and_its_workflow(driven: Driven, log: pytest.LogCaptureFixture) -> None:
     start(driven, headers={"x-ray-id": RAY})
     log.clear()
     driven.drain()
@@ -192,7 +192,8 @@ def test_every_line_of_a_turn_has_both(driven: Driven, log: pytest.LogCaptureFix
     for message in ("thinking", "looking", "by hand", "in a thread", "step failed", "run ended"):
         lines = told(log, message)
         assert lines, message
-        assert {(line["ray_id"], line["request_id"]) for line in lines} == {(RAY, REQUEST_ID)}, message
+        found = {(line.get("workflow_id"), line["ray_id"], line["request_id"]) for line in lines}
+        assert found == {("w", RAY, REQUEST_ID)}, message
 
 
 def test_what_is_published_tells_both(driven: Driven) -> None:
