@@ -150,6 +150,7 @@ def _add_start(groups: Any) -> None:
     command.add_argument(
         "--start-at", metavar="TIME", help="when to begin: RFC 3339, such as 2030-01-31T08:00:00Z (now)"
     )
+    options.add_ray_id(command)
     options.add_wait(command, "wait so long for its end and print its output; exit 1 if it has none by then")
 
 
@@ -163,6 +164,7 @@ def _add_send(groups: Any) -> None:
     command.add_argument(
         "--key", "--id", dest="key", help="a name of your own for this message: sent again, it counts once"
     )
+    options.add_ray_id(command)
     options.add_wait(command, f"wait so long for the reply to it, {commands.WAIT_MAX_S} at most, and print it")
 
 

@@ -19,7 +19,7 @@ from infra.printing import as_json, lines_of, print_json, print_table, short
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from infra.api_client import ApiClient
+    from infra.api_client import ApiClient, Reply
 
 WAIT_MAX_S = 25
 """Seconds that the API waits at most within one request; longer waits are several requests. Source: the API."""
@@ -44,27 +44,31 @@ def start(arguments: Namespace) -> None:
         body["start_at"] = arguments.start_at
     body |= {name: True for name in ("unique", "replace_failed") if getattr(arguments, name)}
     api = find(arguments)
-    started = ask(api, "POST", f"/workflows/{segment(arguments.type)}", body=body)
+    path = f"/workflows/{segment(arguments.type)}"
+    reply = api.request("POST", path, body=encoded(body), headers=_ray(arguments))
+    started = value_of(reply)
     if arguments.wait is not None:
         _print_ending(arguments, _ending(api, started["id"], arguments.wait))
     else:
         how = "started" if started.get("created", True) else "was started before"
-        tell(arguments, started, f"{started['id']}  {how}")
+        tell(arguments, started, f"{started['id']}  {how}{_ids(reply)}")
 
 
 def send(arguments: Namespace) -> None:
     """``torpor send``: post a message, and with ``--wait`` print the reply to it."""
+    many.check_tags(arguments)
     _check_one(arguments.id, arguments.type, "--type TYPE", "ID and NAME, or NAME and --type TYPE")
     if arguments.type is not None:
         _signal(arguments)
         return
     query = {} if arguments.wait is None else {"wait": f"{min(arguments.wait, WAIT_MAX_S):g}"}
-    accepted = _post(arguments, f"{_at(arguments)}/messages/{segment(arguments.name)}", arguments.body, query)
+    reply = _post(arguments, f"{_at(arguments)}/messages/{segment(arguments.name)}", arguments.body, query)
+    accepted = value_of(reply)
     if "reply" in accepted and not arguments.json:
         print_json(accepted["reply"])
     else:
         late = "" if arguments.wait is None else f"; no reply came within {query['wait']} s"
-        tell(arguments, accepted, f"{_acceptance(accepted)}{late}")
+        tell(arguments, accepted, f"{_acceptance(accepted)}{late}{_ids(reply)}")
 
 
 def _signal(arguments: Namespace) -> None:
@@ -72,16 +76,32 @@ def _signal(arguments: Namespace) -> None:
     if arguments.wait is not None:
         raise CalledWronglyError("only who sends to the id of a workflow can wait for the reply")
     body = {"type": arguments.type, "tags": dict(arguments.tag or []), "body": arguments.body}
-    accepted = _post(arguments, f"/signals/{segment(arguments.name)}", body, {})
-    tell(arguments, accepted, f"{_acceptance(accepted)} by {accepted.get('workflow_id', '')}")
+    reply = _post(arguments, f"/signals/{segment(arguments.name)}", body, {})
+    accepted = value_of(reply)
+    tell(arguments, accepted, f"{_acceptance(accepted)} by {accepted.get('workflow_id', '')}{_ids(reply)}")
 
 
-def _post(arguments: Namespace, path: str, body: Any, query: dict[str, str]) -> dict[str, Any]:
+def _post(arguments: Namespace, path: str, body: Any, query: dict[str, str]) -> Reply:
     """What the API says to a message, which counts once where the options give it a key."""
-    headers = {} if arguments.key is None else {"Idempotency-Key": arguments.key}
-    reply = find(arguments).request("POST", path, query=query, body=encoded(body), headers=headers)
-    accepted: dict[str, Any] = value_of(reply)
-    return accepted
+    headers = _ray(arguments)
+    if arguments.key is not None:
+        headers["Idempotency-Key"] = arguments.key
+    return find(arguments).request("POST", path, query=query, body=encoded(body), headers=headers)
+
+
+def _ray(arguments: Namespace) -> dict[str, str]:
+    return {} if arguments.ray_id is None else {"X-Ray-Id": arguments.ray_id}
+
+
+def _ids(reply: Reply) -> str:
+    """By what an answer's call, and what comes of it, is found in the logs, as the end of a line; empty if by nothing.
+
+    Of a start that was made before the ids are those of that one: the workflow's lines have them.
+    """
+    told = value_of(reply)
+    known = {"ray": told.get("ray_id"), "request": told.get("request_id") or reply.headers.get("x-request-id")}
+    listed_ids = ", ".join(f"{name} {value}" for name, value in known.items() if value)
+    return f"  ({listed_ids})" if listed_ids else ""
 
 
 def _acceptance(accepted: dict[str, Any]) -> str:
@@ -116,6 +136,7 @@ def get(arguments: Namespace) -> None:
 
 def list_workflows(arguments: Namespace) -> None:
     """``torpor list``: workflows, newest first, of one type or state where asked; by tags, in the order of ids."""
+    many.check_tags(arguments)
     wanted: dict[str, str | list[str]] = {
         name: value for name in ("type", "state") if (value := getattr(arguments, name)) is not None
     }

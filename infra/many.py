@@ -40,14 +40,23 @@ def is_meant(arguments: Namespace) -> bool:
     given = [name for name in _FILTERS if getattr(arguments, name, None) is not None]
     if arguments.type is None:
         if given or arguments.dry_run:
-            what = f"--{given[0]}" if given else "--dry-run"
-            raise CalledWronglyError(f"{what} says more of which workflows are meant: give --type too")
+            raise CalledWronglyError(_vague(f"--{given[0]}" if given else "--dry-run"))
         return False
     state = getattr(arguments, "state", None)
     if state is not None and state not in set(WorkflowState) - ENDED:
         states = ", ".join(sorted(set(WorkflowState) - ENDED))
         raise CalledWronglyError(f"--state is one of {states}: whoever has ended is not meant")
     return True
+
+
+def check_tags(arguments: Namespace) -> None:
+    """Raise CalledWronglyError where there are tags and no type: workflows are found by both, or by no tag."""
+    if arguments.tag is not None and arguments.type is None:
+        raise CalledWronglyError(_vague("--tag"))
+
+
+def _vague(option: str) -> str:
+    return f"{option} says more of which workflows are meant: give --type too"
 
 
 def order(arguments: Namespace) -> None:

@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from adapters.dynamodb.origins import check_ray_id
+from engine.errors import InvalidIdError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -48,6 +51,17 @@ def add_value(made: argparse.ArgumentParser, name: str, told: str) -> None:
     made.add_argument(name, type=value, metavar="JSON|@FILE|-", help=told)
 
 
+def add_ray_id(made: argparse.ArgumentParser) -> None:
+    """Add ``--ray-id``: what ties what a command begins to what it comes of."""
+    made.add_argument(
+        "--ray-id",
+        type=ray_id,
+        metavar="ID",
+        help="your own id, such as an order's, by which the log lines, events and traces of all that comes of this are "
+        "found (a new one)",
+    )
+
+
 def add_wait(made: argparse.ArgumentParser, told: str) -> None:
     """Add ``--wait``; ``told`` says for what, and what comes then."""
     made.add_argument("--wait", type=seconds, metavar="SECONDS", help=told)
@@ -85,6 +99,15 @@ def pair(text: str) -> tuple[str, str]:
     if not name or not equals:
         raise argparse.ArgumentTypeError(f"write NAME=VALUE, not {text!r}")
     return name, told
+
+
+def ray_id(text: str) -> str:
+    """A ray id, as the API takes it."""
+    try:
+        check_ray_id(text)
+    except InvalidIdError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
 
 
 def seconds(text: str) -> float:

@@ -30,6 +30,7 @@ class Api:
     answers: list[tuple[int, Any]] = field(default_factory=lambda: [(200, {})])
     asked: list[dict[str, Any]] = field(default_factory=list)
     url: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
 
     def answer(self, *answers: tuple[int, Any]) -> None:
         self.answers = list(answers)
@@ -59,6 +60,8 @@ def api() -> Iterator[Api]:
             sent = value if isinstance(value, bytes) else json.dumps(value).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(sent)))
+            for name, told in served.headers.items():
+                self.send_header(name, told)
             self.end_headers()
             self.wfile.write(sent)
 
@@ -172,6 +175,13 @@ def test_list_asks_for_tags(api: Api) -> None:
     api.answer((200, {"workflows": [], "cursor": None}))
     assert torpor(api, "list", "--type", "order", "--tag", "customer=7", "--tag", "city=Ulm") == 0
     assert api.line == "GET /workflows?type=order&tag=customer%3D7&tag=city%3DUlm&limit=100"
+
+
+@pytest.mark.parametrize("command", [["list"], ["list", "--state", "failed"], ["send", "o-1", "m"], ["send", "m"]])
+def test_tags_without_a_type_are_a_wrong_call(api: Api, command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert torpor(api, *command, "--tag", "customer=7") == 2
+    assert "give --type too" in capsys.readouterr().err
+    assert api.asked == []
 
 
 @pytest.mark.parametrize("command", ["wake", "cancel", "recover"])
