@@ -9,6 +9,7 @@ A test that asks for either is marked ``ministack`` by itself: ``pytest -m "not 
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,6 +26,11 @@ PARAMETERS = {"LeaseSeconds": "5", "Timeout": "30"}
 """Short, so that no test waits long for a dead worker's lease to end, or for an invocation's time to run out."""
 
 APPLICATION = Application(modules="examples.orders,probes,changing", folder=ROOT / "tests" / "e2e" / "app")
+
+
+def pytest_configure() -> None:
+    # A line for each call of moto's, a hundred thousand of them, would be kept with the reports of their tests.
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
