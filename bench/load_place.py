@@ -24,6 +24,7 @@ from bench.subject import BenchFailedError
 from engine.clock import SystemClock
 from engine.ids import Ids
 from engine.values import encode
+from handlers.wake import NEEDLESS
 from infra.aws import LOCAL_ACCESS_KEY, LOCAL_REGION, LOCAL_SECRET_KEY
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Told(Struct, kw_only=True):
                 told.took_ms += record["took_ms"]
             if record.get("level") == "ERROR":
                 told.faults.append(line)
-            if record.get("message") == "wake dropped":
+            if str(record.get("message")).startswith(NEEDLESS):
                 told.drops += 1
             if record.get("message") == "run ended":
                 told._add_turn(record)

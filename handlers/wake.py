@@ -6,7 +6,7 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from adapters.dynamodb.store import Claimed, Ended, NotDue, Outlived, Purging, Unreadable
+from adapters.dynamodb.store import Claimed, Ended, Held, NotDue, NotFound, Outlived, Purging, Unreadable
 from engine.errors import DriverError, InvalidIdError, OperatorError
 from handlers import failures, logs
 from handlers.forgetting import forget
@@ -22,6 +22,16 @@ if TYPE_CHECKING:
     from handlers.turn import TurnPorts
 
 logger = logging.getLogger(__name__)
+
+NEEDLESS = "wake not needed"
+"""How each line begins that tells of a wake which had nothing to do: none of them is a loss."""
+
+_WHY: dict[type[Claim], str] = {
+    Held: "a worker has the workflow already, and looks for news itself before it lets go",
+    NotDue: "nothing is due yet",
+    Ended: "the workflow has ended",
+    NotFound: "there is no such workflow, or no more",
+}
 
 
 async def take_turn(
@@ -90,6 +100,7 @@ async def _drop(ports: TurnPorts, workflow_id: str, claim: Claim, alarms: Collec
         # The API sends a wake while it writes the message. The sweeper would find that half a minute from now.
         with failures.losing_nothing("wake lost", workflow_id):
             await ports.queue.wake(workflow_id, OUTSTANDING_WAKE_S)
-    fields = {"workflow_id": workflow_id, "reason": type(claim).__name__, "early_for": early_for}
-    logger.info("wake dropped", extra=fields)
+    kind = type(claim)
+    fields = {"workflow_id": workflow_id, "reason": kind.__name__, "early_for": early_for}
+    logger.info("%s: %s", NEEDLESS, _WHY[kind], extra=fields)
     return Outcome.DROPPED

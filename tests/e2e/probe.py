@@ -112,11 +112,13 @@ class Probe:
             self.stack.client("sqs").send_message(QueueUrl=self.stack.queue_url, MessageBody=body)
 
     def told(self, message: str, since_ms: int = 0) -> list[dict[str, Any]]:
-        """The worker's log records of it with this message."""
+        """The worker's log records of it whose message begins like this."""
         lines = (line for event in self.stack.logs("worker", since_ms) for line in event.splitlines())
         records = (json.loads(line) for line in lines if line.startswith("{"))
         return [
-            record for record in records if (record.get("workflow_id"), record.get("message")) == (self.id, message)
+            record
+            for record in records
+            if record.get("workflow_id") == self.id and str(record.get("message")).startswith(message)
         ]
 
     def items(self) -> list[dict[str, Any]]:

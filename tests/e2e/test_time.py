@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from handlers.wake import NEEDLESS
 from infra.ministack import wait
 from tests.e2e.probe import sweep, until
 
@@ -20,23 +21,21 @@ def test_the_same_wake_again_does_nothing(probe: Make) -> None:
     busy.wake(copies=3)
     assert busy.output() == 1
     busy.wake(copies=3)
-    dropped = until(
-        lambda: [*busy.told("wake dropped")] if _reasons(busy) >= {"Held", "Ended"} else None, 15, "dropped"
-    )
+    dropped = until(lambda: [*busy.told(NEEDLESS)] if _reasons(busy) >= {"Held", "Ended"} else None, 15, "dropped")
     assert len(dropped) >= 2
     assert busy.counts() == {"before": 1, "during": 1, "after": 1}
     assert [run["state"] for run in busy.told("run ended")] == ["completed"]
 
 
 def _reasons(probe: Probe) -> set[str]:
-    return {record["reason"] for record in probe.told("wake dropped")}
+    return {record["reason"] for record in probe.told(NEEDLESS)}
 
 
 def test_an_early_wake_changes_nothing(probe: Make) -> None:
     asleep = probe("sleeping", "woken-early").started(sleep_s=4)
     due_at = until(lambda: asleep.known()["wake_at"], 10, "it sleeps")
     asleep.wake(copies=2)
-    until(lambda: len(asleep.told("wake dropped")) >= 1, 10, "the wakes are dropped")
+    until(lambda: len(asleep.told(NEEDLESS)) >= 1, 10, "the wakes are dropped")
     assert asleep.known()["wake_at"] == due_at
     assert asleep.marks() == []
     assert asleep.output() == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,7 @@ from adapters.dynamodb.store import Held
 from engine.entry import Message
 from engine.values import encode
 from handlers.calls import instant
+from handlers.wake import NEEDLESS
 from tests.e2e.probe import until
 from tests.integration.driven import Driven, bodies, hooks, told, wake
 from tests.integration.lambda_event import recorded
@@ -144,6 +146,26 @@ def test_a_wake_during_a_step_is_dropped(driven: Driven, other: Wiring) -> None:
     assert seen == [Held]
     assert bodies == ["order-1"]
     assert driven.state("order-1") == "completed"
+
+
+def test_a_wake_that_is_not_needed_says_why(driven: Driven, other: Wiring, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="handlers.wake")
+    for workflow_id, workflow_type in (("held", "worker-step"), ("asleep", "worker-sleep"), ("over", "worker-step")):
+        driven.start(workflow_type, workflow_id, 600)
+
+    second = Driven(other, driven.cloud)
+
+    async def meanwhile() -> None:
+        await asyncio.to_thread(second.work, [wake("held")])
+
+    hooks["held"] = meanwhile
+    driven.drain()
+    driven.work([wake("asleep", 1), wake("over", 2), wake("nobody", 3)])
+    told = {record.reason: record.getMessage() for record in caplog.records if hasattr(record, "reason")}
+    assert sorted(told) == ["Ended", "Held", "NotDue", "NotFound"]
+    assert all(message.startswith(f"{NEEDLESS}: ") for message in told.values())
+    assert "nothing is due yet" in told["NotDue"]
+    assert "looks for news itself" in told["Held"]
 
 
 @pytest.mark.parametrize("ending", ["completed", "failed", "cancelled"])

@@ -41,7 +41,7 @@ def test_a_log_is_added_up() -> None:
     lines = [
         "START RequestId: 1",
         json.dumps({"took_ms": [1.5, 2.5]}),
-        json.dumps({"message": "wake dropped"}),
+        json.dumps({"message": "wake not needed: nothing is due yet"}),
         json.dumps({**ended, **counts}),
         json.dumps({**ended, **counts, "workflow_id": "v", "outcome": "waiting"}),
         json.dumps({"level": "ERROR", "message": "turn failed"}),
