@@ -27,6 +27,9 @@ WAIT_MAX_S = 25
 POLL_S = 1.0
 """Seconds between two looks of ``watch``. Design choice."""
 
+UNDONE_NAMED = 5
+"""Undone steps that a line names; the history shows all. Design choice."""
+
 LISTEN_S = 20
 """Seconds that one request of ``watch --messages`` waits for a message. Source: the API."""
 
@@ -196,6 +199,25 @@ def order(arguments: Namespace) -> None:
     tell(
         arguments, done, f"{arguments.id}  {'nothing to recover: it is ' if is_idle else ''}{done.get('state', 'done')}"
     )
+    if arguments.command == "recover" and not is_idle:
+        _warn_of_undone(arguments)
+
+
+def _warn_of_undone(arguments: Namespace) -> None:
+    """Say which steps of a workflow that goes on have been undone, as a rollback leaves them."""
+    try:
+        told = ask(find(arguments), "GET", f"{_at(arguments)}/history")
+    except DeployError:
+        # It is recovered, whatever can be told of it: a history may be too long for an answer.
+        return
+    undone = [entry["location"] for entry in told.get("entries", ()) if entry.get("rolled_back_at")]
+    if undone:
+        named = ", ".join(undone[:UNDONE_NAMED]) + (", ..." if len(undone) > UNDONE_NAMED else "")
+        print(
+            f"torpor: what was rolled back stays undone, and {arguments.id} goes on behind it: {short(named)}. "
+            "Where it needs that, run it again from there with `torpor replay` and --entry (`torpor history` --ids).",
+            file=sys.stderr,
+        )
 
 
 def _is_from_dlq(arguments: Namespace) -> bool:

@@ -188,14 +188,31 @@ def test_tags_without_a_type_are_a_wrong_call(api: Api, command: list[str], caps
 def test_orders_are_posted(api: Api, command: str, capsys: pytest.CaptureFixture[str]) -> None:
     api.answer((202, {"id": "x", "state": "pending"}))
     assert torpor(api, command, "x") == 0
-    assert api.line == f"POST /workflows/x/{command}"
-    assert capsys.readouterr().out == "x  pending\n"
+    assert (api.asked[0]["method"], api.asked[0]["path"]) == ("POST", f"/workflows/x/{command}")
+    assert capsys.readouterr() == ("x  pending\n", "")
 
 
 def test_recover_says_that_there_was_nothing_to_recover(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
     api.answer((200, {"id": "x", "state": "completed"}))
     assert torpor(api, "recover", "x") == 0
     assert capsys.readouterr().out == "x  nothing to recover: it is completed\n"
+
+
+def test_recover_says_what_stays_undone(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    entries = [{"location": "reserve", "rolled_back_at": "2026-03-01T10:00:00+00:00"}, {"location": "charge"}]
+    api.answer((202, {"id": "x", "state": "pending"}), (200, {"id": "x", "entries": entries}))
+    assert torpor(api, "recover", "x") == 0
+    assert api.line == "GET /workflows/x/history"
+    out, hint = capsys.readouterr()
+    assert out == "x  pending\n"
+    assert "stays undone, and x goes on behind it: reserve. " in hint
+    assert "`torpor replay`" in hint
+
+
+def test_recover_has_done_its_work_though_nothing_can_be_told(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    api.answer((202, {"id": "x", "state": "pending"}), (500, {"title": "Too large"}))
+    assert torpor(api, "recover", "x") == 0
+    assert capsys.readouterr() == ("x  pending\n", "")
 
 
 def test_replay_names_its_entry(api: Api) -> None:
