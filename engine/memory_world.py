@@ -132,7 +132,11 @@ class MemoryWorld:
         return self.drivers[workflow_id].state
 
     async def drive(self) -> None:
-        """Run every workflow whenever it is due, until all have ended or wait for messages that nobody sends."""
+        """Run every workflow whenever it is due, until all have ended or wait for messages that nobody sends.
+
+        One whose run died before it had an alarm is left as it was last committed, its error in ``results``: there is
+        no sweeper here, and a test that has a run die looks at what is left, then calls ``run``.
+        """
         while True:
             due = [workflow_id for workflow_id in self.drivers if self._is_due(workflow_id)]
             for workflow_id in due:
