@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -117,7 +118,8 @@ def test_a_user_needs_nothing_but_the_wheel(installed: Installed) -> None:
         until(lambda: "ready after" in said.read_text() or dev.poll() is not None, READY_SECONDS_MAX, "torpor dev runs")
         assert dev.poll() is None, said.read_text()
         assert "app" in said.read_text()
-        assert installed.torpor("start", "hello", "--id", "ada", "--input", '"Ada"') == "ada  started\n"
+        started = installed.torpor("start", "hello", "--id", "ada", "--input", '"Ada"', "--ray-id", "tour:1")
+        assert re.fullmatch(r"ada  started  \(ray tour:1, request [!-~]+\)\n", started)
         assert installed.torpor("get", "ada", "--output", "--wait", "30") == '"Hello, Ada"\n'
         assert "completed" in installed.torpor("list", "--type", "hello")
     finally:
