@@ -266,6 +266,7 @@ async def _signals(bench: Bench) -> list[Figure]:
     """What signals add to a workflow that takes a step and goes to sleep."""
     await bench.store.start(workflow_id="told", type="steps", input=encode(None))
     for workflow_id, workflow in (("silent", _silent_workflow), ("teller", _teller_workflow)):
+        bench.ledger.purpose = f"{workflow_id} start"
         await bench.store.start(workflow_id=workflow_id, type="steps", input=encode(None))
         _expect(await bench.wake(workflow_id, workflow, 1), WorkflowState.SLEEPING)
     ledger = bench.ledger
