@@ -154,13 +154,14 @@ class Changes:
         self.children.pop(entry_id, None)
 
     def fills(self, room: Room) -> bool:
-        """Whether more of what moves would not go into one commit; of children, tags are not counted."""
+        """Whether more of what moves would not go into one commit."""
+        children = [child for _, child in self.children.values()]
         moves = len(self.consumed) + len(self.returned) + len(self.outgoing) + len(self.published)
-        if moves + len(self.children) * _CHILD_ACTIONS >= room.messages_max:
+        if moves + sum(map(_actions_of, children)) >= room.messages_max:
             return True
         size = sum(len(outgoing.message.body) for _, outgoing in self.outgoing.values())
         size += sum(len(publication.body) for _, publication in self.published.values())
-        return size + sum(len(child.workflow_input) for _, child in self.children.values()) >= room.bytes_max
+        return size + sum(map(_size_of, children)) >= room.bytes_max
 
     def take_child(self, workflow_id: str) -> list[str]:
         """The ids of the entries that record the start of ``workflow_id``, which is not to be started any more."""

@@ -70,9 +70,14 @@ class Flusher:
         return self._in_flight is not None
 
     @property
+    def is_full(self) -> bool:
+        """Whether as much waits to be committed as one commit can move."""
+        return self.room is not None and self._storage.fills(self.room)
+
+    @property
     def is_backed_up(self) -> bool:
-        """Whether a commit is in flight, and as much waits behind it as the next one can move."""
-        return self.room is not None and self._storage.backs_up(self.room)
+        """Whether a commit is being written, and as much waits behind it as the next one can move."""
+        return self._storage.has_gathered and self.is_full
 
     async def flush(self) -> None:
         """Return once everything urgent at the call is committed, with whatever else is dirty by then."""
@@ -115,7 +120,7 @@ class Flusher:
         """Commit soon even if the workflow's code neither goes on nor returns; raises EvictedError once closed."""
         if self.is_closed:
             raise EvictedError
-        if self.room is not None and self._storage.fills(self.room):
+        if self.is_full:
             self.flush_now()
         now = self._clock.now()
         self._dirty_since = now

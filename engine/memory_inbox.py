@@ -25,7 +25,7 @@ class MemoryInbox:
         self._snapshot: list[Message] = []
         self._waiters: set[asyncio.Event] = set()
         self._tickets = 0
-        self._unseen: dict[int, Message] = {}
+        self._unseen: list[Message] = []
         self.ids: set[str] = set()
         self.messages: dict[int, Message] = {}
         self.replies: dict[str, bytes | None] = {}
@@ -49,18 +49,23 @@ class MemoryInbox:
         if message.id in self.ids:
             return False
         self.ids.add(message.id)
-        ticket = message.ticket or self.reserve()
-        self._unseen[ticket] = self.messages[ticket] = msgspec.structs.replace(message, ticket=ticket)
-        self.messages = dict(sorted(self.messages.items()))
+        placed = msgspec.structs.replace(message, ticket=message.ticket or self.reserve())
+        self._place(placed)
+        self._unseen.append(placed)
         for waiter in self._waiters:
             waiter.set()
         return True
 
     def put_back(self, message: Message) -> None:
         """Put a message to its old place."""
-        self.messages[message.ticket] = message
-        self.messages = dict(sorted(self.messages.items()))
+        self._place(message)
         self._snapshot = list(self.messages.values())
+
+    def _place(self, message: Message) -> None:
+        is_behind_all = message.ticket > next(reversed(self.messages), 0)
+        self.messages[message.ticket] = message
+        if not is_behind_all:
+            self.messages = dict(sorted(self.messages.items()))
 
     def remove(self, message_id: str) -> None:
         """Take a message out; no error where it is not there."""
@@ -116,4 +121,4 @@ class MemoryInbox:
             stop.cancel()
 
     def _has_new(self, names: Sequence[str]) -> bool:
-        return any(not names or message.name in names for message in self._unseen.values())
+        return any(not names or message.name in names for message in self._unseen)

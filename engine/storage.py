@@ -267,9 +267,10 @@ class Storage(LoadedHistory):
         """Whether a commit now would write anything."""
         return self.is_dirty() or self.state is not self._flushed_state
 
-    def backs_up(self, room: Room) -> bool:
-        """Whether a commit has been gathered, and as much waits behind it as another one can move."""
-        return self._in_flight is not None and self._changes.fills(room)
+    @property
+    def has_gathered(self) -> bool:
+        """Whether a commit has been gathered that is neither settled nor restored."""
+        return self._in_flight is not None
 
     def fills(self, room: Room) -> bool:
         """Whether as much waits to be committed as one commit can move."""

@@ -205,7 +205,7 @@ def _completable(scope: Scope, part: str, record: message_record.Recorded) -> Re
             raise CancelledError("another branch won the race")
         body = values.encode(response)
         scope.check_bytes(len(body), f"the reply to {record.name!r}", is_message=True)
-        if turn.flusher.room is not None and turn.storage.fills(turn.flusher.room):
+        if turn.flusher.is_full:
             # Where the message is not recorded yet, all that waits since would have to go in one commit with its reply.
             await turn.flush()
         scope.act()
