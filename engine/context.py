@@ -153,9 +153,7 @@ class Context(Knowing, Stepping, Waiting, Changing, Listening, Signalling, Dispa
         """
         label, branches = (None, name) if branches is ABSENT else (name, branches)
         if max_concurrency is not None:
-            _check_whole(f"join({label!r}): max_concurrency", max_concurrency)
-        if max_concurrency is not None and max_concurrency < 1:
-            raise ValueError(f"join({label!r}): max_concurrency must be 1 or more, not {max_concurrency}")
+            _check_bound(f"join({label!r}): max_concurrency", max_concurrency)
         made = _branches(branches)
         return self._perform(label, JoinEntry.kind, lambda used: join.run(self._scope, used, made, max_concurrency))
 
@@ -174,9 +172,7 @@ class Context(Knowing, Stepping, Waiting, Changing, Listening, Signalling, Dispa
         Raises:
             JoinError: bodies failed, named by their index; all others have ended too.
         """
-        _check_whole(f"map({name!r}): concurrency", concurrency)
-        if concurrency < 1:
-            raise ValueError(f"map({name!r}): concurrency must be 1 or more, not {concurrency}")
+        _check_bound(f"map({name!r}): concurrency", concurrency)
         returns = values.return_type(body)
         branches = {
             str(index): Branch(body=_in_context(functools.partial(_with_item, body, item)), returns=returns)
@@ -286,3 +282,9 @@ def _branches(branches: Mapping[str, Callable[[Context], Awaitable[Any]]]) -> di
 def _check_whole(what: str, number: object) -> None:
     if not isinstance(number, int):
         raise TypeError(f"{what} must be an integer, not {number!r}")
+
+
+def _check_bound(what: str, number: int) -> None:
+    _check_whole(what, number)
+    if number < 1:
+        raise ValueError(f"{what} must be 1 or more, not {number}")

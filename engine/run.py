@@ -246,7 +246,6 @@ class Run:
         )
 
     def _alarm_of(self, waits: Yield) -> Alarm:
-        steps = sorted(failed_steps(waits), key=lambda step: step.deadline or 0)
         return Alarm(
             waits.deadline,
             self.workflow_id,
@@ -259,7 +258,7 @@ class Run:
                     error=step.error,
                     retry_at=step.deadline or 0,
                 )
-                for step in steps
+                for step in failed_steps(waits)
             ),
         )
 

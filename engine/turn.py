@@ -152,7 +152,8 @@ class Turn:
 
     async def reach(self, answer: Awaitable[T], *, is_wait: bool = False) -> T:
         """What the driver answers: soon, unless ``is_wait``. Its errors end the run, as those of a flush do."""
-        self.flusher.asking += not is_wait
+        calls = 0 if is_wait else 1
+        self.flusher.asking += calls
         try:
             return await answer
         except Exception as error:
@@ -160,7 +161,7 @@ class Turn:
             self.evict()
             raise EvictedError from error
         finally:
-            self.flusher.asking -= not is_wait
+            self.flusher.asking -= calls
 
     async def look_again(self) -> None:
         """Read the inbox anew, for everybody: a yield commit is checked against what this saw."""

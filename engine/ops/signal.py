@@ -20,6 +20,7 @@ from engine.errors import WorkflowEndedError, WorkflowNotFoundError
 from engine.ops.sending import Sending, asked, check_atomic, peers_of, replayed, send_to_oneself, started
 
 if TYPE_CHECKING:
+    from engine.driver import Peers
     from engine.scope import Scope
 
 
@@ -57,16 +58,16 @@ async def run(scope: Scope, name: str, body: Any, target: Target, *, ignores_mis
     # Before the place is taken: how old that is at most, the driver can tell by it.
     sent_at = turn.clock.now()
     try:
-        place = await _reserve(scope, name, target)
+        place = await _reserve(scope, f"signal {name!r}", target)
     except (WorkflowNotFoundError, WorkflowEndedError) as refusal:
         if ignores_missing:
             sending.done(values.encode(False))  # noqa: FBT003 - the value that is recorded
         else:
             sending.failed(refusal)
         await turn.recorded()
-        if sending.refusal is not None:
-            raise
-        return False
+        if ignores_missing:
+            return False
+        raise
     sending.done(values.encode(True))  # noqa: FBT003 - likewise
     message = Message(
         id=sending.entry_id(), name=name, body=data, sent_at=sent_at, ticket=place.ticket, origin=turn.origin
@@ -79,10 +80,13 @@ async def run(scope: Scope, name: str, body: Any, target: Target, *, ignores_mis
     return True
 
 
-async def _reserve(scope: Scope, name: str, target: Target) -> _Place:
+async def _reserve(scope: Scope, what: str, target: Target) -> _Place:
+    if target.to == scope.turn.workflow_id:
+        # Nobody else is asked, so a store of one workflow alone will do.
+        return _Place(workflow_id=target.to)
+    peers = peers_of(scope, what)
     if target.to is not None:
-        return await _reserve_at(scope, name, target.to)
-    peers = peers_of(scope, f"signal {name!r}")
+        return await _reserve_at(scope, peers, target.to)
     await started(scope)
     # Where a store looks into an index that is a moment late, it goes on finding who has ended.
     passed: set[str] = set()
@@ -92,7 +96,7 @@ async def _reserve(scope: Scope, name: str, target: Target) -> _Place:
         if to is None:
             break
         try:
-            return await _reserve_at(scope, name, to)
+            return await _reserve_at(scope, peers, to)
         except (WorkflowNotFoundError, WorkflowEndedError):
             passed.add(to)
     tags = ", ".join(f"{name}={value}" for name, value in target.tags.items())
@@ -101,9 +105,8 @@ async def _reserve(scope: Scope, name: str, target: Target) -> _Place:
     )
 
 
-async def _reserve_at(scope: Scope, name: str, workflow_id: str) -> _Place:
+async def _reserve_at(scope: Scope, peers: Peers, workflow_id: str) -> _Place:
     if workflow_id == scope.turn.workflow_id:
         return _Place(workflow_id=workflow_id)
-    peers = peers_of(scope, f"signal {name!r}")
     await started(scope, workflow_id)
     return _Place(workflow_id=workflow_id, ticket=await asked(scope, peers.reserve(workflow_id)))
