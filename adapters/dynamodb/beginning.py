@@ -69,6 +69,19 @@ class Beginning(Struct, frozen=True, kw_only=True):
         return [*puts, update_action(key(workflow_id, INBOX), Change(removes=("closed", "waited", "told")))]
 
 
+def check_start(workflow_id: str, workflow_type: str, workflow_input: bytes, tags: Mapping[str, str]) -> None:
+    """Raise where there can be no such workflow, whatever else is stored.
+
+    Raises:
+        InvalidIdError, ValueTooLargeError: what of it cannot be.
+    """
+    check_id(workflow_id)
+    check_type(workflow_type)
+    check_tags(tags)
+    if len(workflow_input) > VALUE_BYTES_MAX:
+        raise ValueTooLargeError(f"the input has {len(workflow_input)} bytes; {VALUE_BYTES_MAX} is the most")
+
+
 def begin(
     *,
     workflow_id: str,
@@ -86,12 +99,8 @@ def begin(
     Raises:
         InvalidIdError, ValueTooLargeError: there can be no such workflow.
     """
-    check_id(workflow_id)
-    check_type(workflow_type)
-    check_tags(tags)
+    check_start(workflow_id, workflow_type, workflow_input, tags)
     check_origin(origin)
-    if len(workflow_input) > VALUE_BYTES_MAX:
-        raise ValueTooLargeError(f"the input has {len(workflow_input)} bytes; {VALUE_BYTES_MAX} is the most")
     parts = log.cut(log.encode(log.Record(puts=[(INPUT_KEY, workflow_input)])))
     later = start_at if start_at is not None and start_at > now else None
     head = Head(

@@ -106,14 +106,13 @@ class Committer:
     async def _commit(self, commit: Commit) -> None:
         births = Births(self._connection, self._hold.head, commit.children)
         began_at = self._clock.now()
-        posted: list[Posted] = []
-        if commit.outgoing or commit.children or commit.awaited:
-            # Refuse what is too large before tickets are taken for it.
+        if commit.children or commit.awaited or any(self._is_own(outgoing) for outgoing in commit.outgoing):
+            # Refuse what is too large before anything is written for it: types, notes, tickets of its own inbox.
             self._plan(commit, [self._posted(one, one.message.ticket) for one in commit.outgoing], births)
-            await births.prepare()
-            posted = [await self._placed(outgoing, began_at) for outgoing in commit.outgoing]
-            if commit.yields:
-                await self._note_waits(commit.awaited)
+        await births.prepare()
+        posted = [await self._placed(outgoing, began_at) for outgoing in commit.outgoing]
+        if commit.yields and commit.awaited:
+            await self._note_waits(commit.awaited)
         plan = await self._written(commit, posted, births)
         self._accept(plan, commit)
         if plan.head.state in ENDED and plan.head.waited:
@@ -166,15 +165,17 @@ class Committer:
         turn = self._hold.turn(self._inbox, self.tries, self._waits.stored)
         return plan_commit(turn, commit, posted, births.beginnings)
 
+    def _is_own(self, outgoing: Outgoing) -> bool:
+        return outgoing.workflow_id in (None, self._workflow_id)
+
     def _posted(self, outgoing: Outgoing, ticket: int) -> Posted:
-        target = self._workflow_id if outgoing.workflow_id is None else outgoing.workflow_id
-        return Posted(target, replace(outgoing.message, ticket=ticket))
+        return Posted(outgoing.workflow_id or self._workflow_id, replace(outgoing.message, ticket=ticket))
 
     async def _placed(self, outgoing: Outgoing, now: int) -> Posted:
         """The message with its place: its own inbox cannot refuse one, in another's one was taken before."""
-        target = outgoing.workflow_id
-        if target is None or target == self._workflow_id:
-            ticket = await take_ticket(self._table, self._workflow_id, now)
+        target = outgoing.workflow_id or self._workflow_id
+        if self._is_own(outgoing):
+            ticket = await take_ticket(self._table, target, now)
             self._inbox.took_ticket(ticket)
         elif now - outgoing.message.sent_at > SEND_SLOW_MS or outgoing.message.ticket < self._late.get(target, 0):
             # Those that were called after one that came so late stay behind it, too.

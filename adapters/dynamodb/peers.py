@@ -6,7 +6,7 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 from adapters.dynamodb import query
-from adapters.dynamodb.beginning import begin
+from adapters.dynamodb.beginning import check_start
 from adapters.dynamodb.errors import LogIncompleteError
 from adapters.dynamodb.expressions import text
 from adapters.dynamodb.inbox import take_ticket
@@ -108,13 +108,7 @@ class DynamoPeers:
         Raises:
             InvalidIdError, ValueTooLargeError: its id, type, tags or input are none that a workflow can have.
         """
-        begin(
-            workflow_id=child.workflow_id,
-            workflow_type=child.workflow_type,
-            workflow_input=child.workflow_input,
-            tags=child.tags,
-            now=self._clock.now(),
-        )
+        check_start(child.workflow_id, child.workflow_type, child.workflow_input, child.tags)
 
     async def reserve(self, workflow_id: str) -> int:
         """A place in the inbox of another workflow; one that stays empty is given up after a minute.

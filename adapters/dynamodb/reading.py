@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from adapters.dynamodb.items import INBOX, MESSAGE_PREFIX, decode_message, key, message_key
 from adapters.dynamodb.partition import Mail, Partition, counts_of, items_query_of, later_query_of, query_of
@@ -27,19 +27,22 @@ async def look_at_inbox(table: Table, inbox: Inbox, workflow_id: str, now: int) 
     counts = counts_of(await table.get(key(workflow_id, INBOX)) or {})
     if inbox.glance(counts):
         return
-    mail = Mail()
-    async for found in table.query(items_query_of(workflow_id, MESSAGE_PREFIX)):
-        mail.take(found)
+    mail = await _read_mail(table, items_query_of(workflow_id, MESSAGE_PREFIX))
     inbox.look(counts, messages=mail.messages, bare=mail.bare, now=now)
 
 
 async def look_at_new(table: Table, inbox: Inbox, workflow_id: str, now: int, *, after: int) -> None:
     """As ``look_at_inbox``, but for the messages with tickets up to ``after``, which are passed over."""
-    item = await table.get(key(workflow_id, INBOX)) or {}
+    counts = counts_of(await table.get(key(workflow_id, INBOX)) or {})
+    mail = await _read_mail(table, later_query_of(workflow_id, message_key(after + 1), MESSAGE_PREFIX))
+    inbox.look(counts, messages=mail.messages, bare=mail.bare, now=now)
+
+
+async def _read_mail(table: Table, query: dict[str, Any]) -> Mail:
     mail = Mail()
-    async for found in table.query(later_query_of(workflow_id, message_key(after + 1), MESSAGE_PREFIX)):
-        mail.take(found)
-    inbox.look(counts_of(item), messages=mail.messages, bare=mail.bare, now=now)
+    async for item in table.query(query):
+        mail.take(item)
+    return mail
 
 
 async def read_message(table: Table, workflow_id: str, ticket: int) -> Message | None:
