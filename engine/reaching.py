@@ -24,6 +24,11 @@ A question mark, however it is written, ends a path for API Gateway: a function 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
+def has_control(name: str) -> bool:
+    """Whether ``name`` holds a control character, which no id has."""
+    return _CONTROL.search(name) is not None
+
+
 def type_name(what: str, workflow: object) -> str:
     """The type that ``workflow``, a ``Workflow`` or a type's name, stands for; ``what`` says what was called.
 
@@ -70,7 +75,7 @@ def new_id(what: str, workflow_id: object) -> str:
             address.
     """
     checked = check_id(what, workflow_id)
-    if _CONTROL.search(checked):
+    if has_control(checked):
         raise InvalidIdError(f"{what}: the workflow id {checked!r} holds a control character")
     if UNREACHABLE_ID.fullmatch(checked):
         raise InvalidIdError(

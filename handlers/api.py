@@ -48,6 +48,7 @@ class Endpoint:
 
     def __init__(self, routes: Mapping[str, Route], ports: Callable[[], Awaitable[Ports]], wiring: Wiring) -> None:
         self._routes = routes
+        self._path = _as_told(next(iter(routes.values())).path)
         self._ports = ports
         self._clock = wiring.clock
         self._traces = wiring.traces
@@ -55,8 +56,7 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; whatever goes wrong is a problem document."""
         request = Request(scope, receive)
-        path = next(iter(self._routes.values())).path.replace("{", ":").replace("}", "")
-        with self._traces.subsegment(f"{request.method} {path}", request_id=origins.request_id_of(scope)):
+        with self._traces.subsegment(f"{request.method} {self._path}", request_id=origins.request_id_of(scope)):
             try:
                 response = await self._respond(request)
             except (Exception, ControlFlow) as error:  # noqa: BLE001 - the edge: every error becomes an answer
@@ -131,6 +131,11 @@ def application(ports: Callable[[], Awaitable[Ports]], wiring: Wiring) -> Starle
 
 def _pattern(path: str) -> str:
     return path.replace("}", ":path}")
+
+
+def _as_told(path: str) -> str:
+    # A trace's names hold no braces.
+    return path.replace("{", ":").replace("}", "")
 
 
 async def _openapi(_request: Request) -> Response:

@@ -57,16 +57,16 @@ async def resume(store: Store, queue: WakeQueue, clock: Clock, event: Any) -> No
         UnstorableValueError: it is a message whose body has no stored form.
         StoreUnavailableError: it must be delivered again; a message then still counts once.
     """
-    origin = _origin_of(event).known()
-    annotate(**origin)
-    with logs.about(**origin):
-        await _resume(store, queue, clock, event)
+    origin = _origin_of(event)
+    annotate(**origin.known())
+    with logs.about(**origin.known()):
+        await _resume(store, queue, clock, event, origin)
 
 
-async def _resume(store: Store, queue: WakeQueue, clock: Clock, event: Any) -> None:
+async def _resume(store: Store, queue: WakeQueue, clock: Clock, event: Any, origin: Origin) -> None:
     match event:
         case {"detail-type": kind, "detail": {"name": str(name)} as detail} if kind == MESSAGE and _has_target(detail):
-            posted_to = await _post(store, clock, event, name)
+            posted_to = await _post(store, clock, event, name, origin)
             if posted_to is None:
                 return
             workflow_id = posted_to
@@ -116,7 +116,7 @@ def _is_an_id(workflow_id: str) -> bool:
     return True
 
 
-async def _post(store: Store, clock: Clock, event: Mapping[str, Any], name: str) -> str | None:
+async def _post(store: Store, clock: Clock, event: Mapping[str, Any], name: str, origin: Origin) -> str | None:
     """Put an event's message into an inbox, and say whose that is; None where nobody will ever take it."""
     detail, message_id = event["detail"], _key_of(event)
     message: dict[str, Any] = {
@@ -124,7 +124,7 @@ async def _post(store: Store, clock: Clock, event: Mapping[str, Any], name: str)
         "body": encode(detail.get("body")),
         "message_id": message_id,
         "sent_at": clock.now(),
-        "origin": _origin_of(event),
+        "origin": origin,
     }
     target = detail.get("workflow_id")
     try:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from adapters.dynamodb.limits import ID_BYTES_MAX, TAGS_BYTES_MAX, TAGS_MAX, TYPE_BYTES_MAX
 from engine.errors import InvalidIdError
+from engine.reaching import has_control
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +20,7 @@ def check_id(identifier: str, what: str = "workflow id", bytes_max: int = ID_BYT
         raise InvalidIdError(f"the {what} {identifier!r} is no valid Unicode text") from error
     if not 1 <= size <= bytes_max:
         raise InvalidIdError(f"a {what} has 1 to {bytes_max} bytes of UTF-8; this one has {size}")
-    if any(character < " " or "\x7f" <= character <= "\x9f" for character in identifier):
+    if has_control(identifier):
         raise InvalidIdError(f"the {what} {identifier!r} holds a control character")
 
 
