@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import select
+import socket
 import ssl
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from aiohappyeyeballs import start_connection
 from botocore.exceptions import (
     ConnectionClosedError,
     ConnectTimeoutError,
@@ -124,12 +126,15 @@ class Poster:
         address = self.address
         try:
             async with asyncio.timeout(self._limits.connect_timeout_s):
-                _, connection = await asyncio.get_running_loop().create_connection(
+                loop = asyncio.get_running_loop()
+                found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+                # Not the loop's own race of addresses: called off just when one has won, it drops an open socket.
+                connected = await start_connection(found, happy_eyeballs_delay=NEXT_ADDRESS_S)
+                _, connection = await loop.create_connection(
                     lambda: _Connection(address.netloc, self._limits.read_timeout_s, self._clock),
-                    address.host,
-                    address.port,
+                    sock=connected,
                     ssl=address.tls,
-                    happy_eyeballs_delay=NEXT_ADDRESS_S,
+                    server_hostname=address.host if address.tls else None,
                 )
         except TimeoutError as error:
             raise ConnectTimeoutError(endpoint_url=address.netloc, error=error) from error
@@ -182,12 +187,12 @@ class _Connection(asyncio.Protocol):
         The loop of a process that was frozen only looks after its first step, and that is when a call is made.
         """
         assert self._transport is not None
-        socket = self._transport.get_extra_info("socket")
-        if self._transport.is_closing() or socket is None or socket.fileno() < 0:
+        its_socket = self._transport.get_extra_info("socket")
+        if self._transport.is_closing() or its_socket is None or its_socket.fileno() < 0:
             # Lost already, of which the loop tells in one of its next rounds.
             return True
         waiting = select.poll()
-        waiting.register(socket.fileno(), select.POLLIN)
+        waiting.register(its_socket.fileno(), select.POLLIN)
         return bool(waiting.poll(0))
 
     def close(self) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import gzip
 import socket
 import ssl
 import threading
+import warnings
 import zlib
 from typing import TYPE_CHECKING, Any, Self
 
@@ -214,12 +216,13 @@ async def test_a_host_that_speaks_ipv6_alone() -> None:
 
 
 class Names(asyncio.SelectorEventLoop):
-    """A loop whose resolver answers with the next of ``answers``, each the addresses of one look."""
+    """A loop whose resolver knows ``name`` alone: the next of ``answers`` are its addresses, once."""
 
+    name = "service.example"
     answers: list[list[str]]
 
     async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> Any:
-        assert host == "service.example"
+        assert host == self.name
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in self.answers.pop(0)]
 
 
@@ -260,6 +263,40 @@ def test_an_address_that_swallows_everything_costs_a_quarter_of_a_second_not_the
         began = SystemClock().now()
         assert posted_by_name([["127.0.0.2", "127.0.0.1"]], host.port, 1) == [b"{}"]
         assert SystemClock().now() - began < (LIMITS.connect_timeout_s + NEXT_ADDRESS_S) * 500
+
+
+@pytest.mark.parametrize("addresses", [["127.0.0.1"], ["127.0.0.1", "127.0.0.3"]])
+@pytest.mark.parametrize("pace_s", [0, 0.0005], ids=["each round of the loop", "the other end keeps up"])
+def test_called_off_anywhere_on_its_way_a_call_leaves_no_socket_behind(
+    made: Any, addresses: list[str], pace_s: float
+) -> None:
+    """A killed turn, a deadline, a lost race of branches: each may end a call while it is being connected."""
+    rounds_max = 30
+    host, address = made(*[[None]] * rounds_max)
+    loop = Names()
+    loop.name, loop.answers = address.host, [addresses] * rounds_max
+
+    async def call_off_after(rounds: int) -> None:
+        async with posting(address) as poster:
+            call = asyncio.ensure_future(poster.post({}, b"one"))
+            for _ in range(rounds):
+                await asyncio.sleep(pace_s)
+            call.cancel()
+            await asyncio.wait([call])
+        # What is aborted closes its socket in the loop's next rounds.
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    left = []
+    for rounds in range(rounds_max):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            loop.run_until_complete(call_off_after(rounds))
+            gc.collect()
+        left += [f"after {rounds} rounds: {warning.message}" for warning in caught]
+    loop.close()
+    assert left == []
+    assert bool(host.requests) or not pace_s, "no call got through"
 
 
 # --- calls --------------------------------------------------------------------------------------------------------
