@@ -3,9 +3,12 @@
 This package is pure Python and knows no cloud: `engine.driver` has the ports, `engine.testing` a driver in memory.
 """
 
-from engine.activities import Activity, ActivityContext, activity, operation
-from engine.context import Context
-from engine.dispatching import ChildId
+from engine.author.activities import Activity, ActivityContext, activity, operation
+from engine.author.context import Context
+from engine.author.dispatching import ChildId
+from engine.author.message_types import message, message_name
+from engine.author.queue_context import Message, Queue
+from engine.author.registry import REGISTRY, Registry, Workflow, workflow
 from engine.driver import Clock, EngineDriver, MessageDriver
 from engine.error_info import ErrorInfo
 from engine.errors import (
@@ -54,16 +57,13 @@ from engine.handle import (
     replay_workflow_from_step,
     run_workflow,
 )
-from engine.hooks import HistorySnapshot, RollbackErrorEvent, RunErrorEvent, StepErrorEvent
+from engine.history.hooks import HistorySnapshot, RollbackErrorEvent, RunErrorEvent, StepErrorEvent
 from engine.lifecycle import WorkflowState
-from engine.message_types import message, message_name
 from engine.ops.attempt import StepContext, step_context
 from engine.ops.loop import Break, Continue
 from engine.ops.race import RaceResult
 from engine.ops.recovery import Failure, TryResult
 from engine.ops.rollback import RollbackContext
-from engine.queue_context import Message, Queue
-from engine.registry import REGISTRY, Registry, Workflow, workflow
 from engine.result import WorkflowResult
 from engine.schedules.identity import scheduled_at
 

@@ -6,24 +6,24 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from engine import keys, location, values
+from engine.author.registry import Workflow
 from engine.commit import Alarm
 from engine.entry import Message
 from engine.errors import InvalidIdError
-from engine.flushing import Flusher
-from engine.hooks import Hooks, snapshot
+from engine.history.flushing import Flusher
+from engine.history.hooks import Hooks, snapshot
+from engine.history.revival import recover_entries, rewind
+from engine.history.storage import Storage
+from engine.history.writing import write_alarm
 from engine.ids import Ids
 from engine.lifecycle import ENDED, WorkflowState
-from engine.registry import Workflow
-from engine.revival import recover_entries, rewind
 from engine.run import Run
-from engine.storage import Storage
-from engine.writing import write_alarm
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from engine.driver import Clock, EngineDriver, Timer
-    from engine.hooks import ErrorHook, HistoryHook, HistorySnapshot
+    from engine.history.hooks import ErrorHook, HistoryHook, HistorySnapshot
     from engine.result import WorkflowResult
 
 S = TypeVar("S")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from engine import bare, keys, values
-from engine.documents import Documents
 from engine.entry import (
     BranchStatus,
     JoinEntry,
@@ -22,7 +21,8 @@ from engine.entry import (
     VersionCheckEntry,
 )
 from engine.errors import TorporError
-from engine.kept import is_whole
+from engine.history.documents import Documents
+from engine.history.kept import is_whole
 from engine.lifecycle import WorkflowState
 from engine.location import LoopIteration
 from engine.message_record import MARKER

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from engine.context import Context
+from engine.author.context import Context
 from engine.error_info import tamed
 from engine.errors import ControlFlow, EvictedError, HistoryDivergedError
+from engine.history.mismatch import swallowed
 from engine.live import keep_alive
-from engine.mismatch import swallowed
 from engine.scope import Scope
 
 if TYPE_CHECKING:

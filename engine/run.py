@@ -24,26 +24,26 @@ from engine.errors import (
     Yield,
     YieldSwallowedError,
 )
-from engine.flushing import Flusher
-from engine.hooks import RunErrorEvent
-from engine.instants import first_instant
+from engine.history.flushing import Flusher
+from engine.history.hooks import RunErrorEvent
+from engine.history.instants import first_instant
+from engine.history.storage import Storage
+from engine.history.writing import write_alarm
 from engine.lifecycle import WorkflowState
 from engine.ops.rollback import undo_all
 from engine.passage import Passage, collect, perform
 from engine.result import WorkflowResult, stored_failure
 from engine.scope import Scope
 from engine.signature import adapt
-from engine.storage import Storage
 from engine.turn import Turn
 from engine.waits import failed_steps
-from engine.writing import write_alarm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.commit import Pruning
     from engine.driver import Clock, EngineDriver
-    from engine.hooks import Hooks
+    from engine.history.hooks import Hooks
     from engine.ids import Ids
 
 T = TypeVar("T")

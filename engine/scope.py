@@ -12,9 +12,8 @@ import inspect
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from engine import keys, limits, mismatch, values
+from engine import keys, limits, values
 from engine.abandoning import give_up
-from engine.documents import EMPTY
 from engine.entry import Entry, MessageEntry
 from engine.errors import (
     CancelledError,
@@ -26,18 +25,20 @@ from engine.errors import (
     UnstorableValueError,
     Yield,
 )
-from engine.instants import Latest
+from engine.history import mismatch
+from engine.history.documents import EMPTY
+from engine.history.instants import Latest
+from engine.history.positions import MIXED, NAMED_REMEDY, REMEDY, MisplacedError, Positions
 from engine.location import check_name, render, spell
-from engine.positions import MIXED, NAMED_REMEDY, REMEDY, MisplacedError, Positions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from engine.abort import AbortEvent
-    from engine.documents import Document
     from engine.entry import EntryKind
+    from engine.history.documents import Document
+    from engine.history.positions import Placed
     from engine.location import Location, PathSegment
-    from engine.positions import Placed
     from engine.turn import Turn
 
 T = TypeVar("T")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine.abort import AbortEvent
-from engine.activities import ActivityContext
+from engine.author.activities import ActivityContext
 from engine.handle import run_workflow
-from engine.jumping import while_jumping
 from engine.lifecycle import WorkflowState
-from engine.memory import MemoryDriver
-from engine.memory_inbox import MemoryInbox
-from engine.memory_world import MemoryWorld
-from engine.virtual_clock import VirtualClock, VirtualTimer
+from engine.memory.clock import VirtualClock, VirtualTimer
+from engine.memory.driver import MemoryDriver
+from engine.memory.inbox import MemoryInbox
+from engine.memory.jumping import while_jumping
+from engine.memory.world import MemoryWorld
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

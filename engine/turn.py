@@ -19,7 +19,7 @@ from engine import limits
 from engine.abandoning import held
 from engine.abort import AbortEvent
 from engine.errors import DriverError, EvictedError, FencedError, StalledError
-from engine.flushing import Flusher
+from engine.history.flushing import Flusher
 from engine.origin import UNKNOWN
 from engine.waits import Wait, Waits
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
     from engine.driver import Clock, EngineDriver, Timer
     from engine.errors import Yield
-    from engine.hooks import Hooks
+    from engine.history.hooks import Hooks
+    from engine.history.storage import Storage
     from engine.ids import Ids
     from engine.origin import Origin
-    from engine.storage import Storage
 
 T = TypeVar("T")
 

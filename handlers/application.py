@@ -15,8 +15,8 @@ from engine.schedules.identity import SCHEDULE_TYPE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.author.registry import Workflow
     from engine.driver import Clock
-    from engine.registry import Workflow
 
 logger = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from adapters.dynamodb.store import Store
 from adapters.events import EventBus
 from adapters.scheduler import Scheduler
 from adapters.sqs import WakeQueue
+from engine.author.registry import REGISTRY
 from engine.clock import SystemClock
 from engine.ids import Ids
-from engine.registry import REGISTRY
 from handlers import logs
 from handlers.application import Application
 from handlers.clients import Clients

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from engine.error_info import ErrorInfo, error_info
 from engine.errors import CallerError, DriverError, OperatorError
-from engine.hooks import RollbackErrorEvent, StepErrorEvent
+from engine.history.hooks import RollbackErrorEvent, StepErrorEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.hooks import RunErrorEvent
+    from engine.history.hooks import RunErrorEvent
 
 logger = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from urllib.parse import quote
 from msgspec.structs import asdict
 
 from engine import inspect
+from engine.author.reaching import new_id
 from engine.errors import UnknownTypeError, WorkflowNotFoundError
 from engine.lifecycle import ENDED, WorkflowState
-from engine.reaching import new_id
 from engine.schedules.identity import SCHEDULE_TYPE
 from engine.values import decode, encode, fit_json, input_type
 from handlers import bodies, failures
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from adapters.dynamodb.query import Description, Page
     from adapters.dynamodb.store import Store
     from adapters.sqs import WakeQueue
+    from engine.author.registry import Workflow
     from engine.commit import Pruning
     from engine.driver import Clock
     from engine.ids import Ids
-    from engine.registry import Workflow
     from handlers.application import WorkflowSource
     from handlers.calls import Call
 

@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from adapters.dynamodb.driver import DynamoDriver
     from adapters.dynamodb.store import Store
     from adapters.sqs import WakeQueue
+    from engine.author.registry import Workflow
     from engine.driver import Clock
     from engine.handle import WorkflowHandle
-    from engine.registry import Workflow
     from handlers.application import WorkflowSource
     from handlers.invocation import Invocation, TurnLimits
     from handlers.publishing import Bus

@@ -58,7 +58,7 @@ def main(code: str, dependencies: str, modules: str) -> None:
     # What the author's modules print is not ours to read.
     with contextlib.redirect_stdout(sys.stderr):
         complaint = next(filter(None, (complaint_about(name, root) for name in names)), None)
-        registry = importlib.import_module("engine.registry").REGISTRY
+        registry = importlib.import_module("engine.author.registry").REGISTRY
     print(json.dumps({"types": registry.names(), "complaint": complaint}), flush=True)
     # Threads that a module has started would keep this process.
     os._exit(0)

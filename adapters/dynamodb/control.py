@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from adapters.dynamodb.lease import Claims
     from adapters.dynamodb.table import Connection
     from engine.commit import Pruning
-    from engine.hooks import HistorySnapshot
+    from engine.history.hooks import HistorySnapshot
 
 
 async def wake(connection: Connection, workflow_id: str) -> None:

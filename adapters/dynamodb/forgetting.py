@@ -17,9 +17,9 @@ from adapters.dynamodb.limits import LEASE_MS
 from adapters.dynamodb.plan import is_mine
 from engine import keys
 from engine.commit import Commit
-from engine.documents import OF_ALL, encode
 from engine.errors import FencedError
-from engine.storage import Storage
+from engine.history.documents import OF_ALL, encode
+from engine.history.storage import Storage
 
 if TYPE_CHECKING:
     from adapters.dynamodb.driver import DynamoDriver

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from adapters.dynamodb.signalling import Signalled
     from engine.commit import Pruning
     from engine.driver import Clock
-    from engine.hooks import HistorySnapshot
+    from engine.history.hooks import HistorySnapshot
     from engine.ids import Ids
     from engine.lifecycle import WorkflowState
     from engine.origin import Origin

@@ -25,15 +25,15 @@ from engine.errors import (
     StepFailedError,
     StepTimeoutError,
 )
-from engine.hooks import StepErrorEvent
+from engine.history.hooks import StepErrorEvent
 from engine.location import render, spell
 from engine.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from engine.documents import Draft
     from engine.entry import Entry
+    from engine.history.documents import Draft
     from engine.scope import Scope
     from engine.turn import Turn
 

@@ -19,8 +19,8 @@ from engine.ops.sending import put_metadata, send_to_oneself
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from engine.changes import Room
     from engine.entry import Entry
+    from engine.history.changes import Room
     from engine.scope import Scope
 
 

@@ -13,7 +13,7 @@ from engine.calling import begin, gave_up, is_async
 from engine.entry import Entry, RollbackCheckpointEntry
 from engine.error_info import error_info, error_message, tamed
 from engine.errors import ControlFlow, EntryInProgressError, EvictedError
-from engine.hooks import RollbackErrorEvent
+from engine.history.hooks import RollbackErrorEvent
 
 if TYPE_CHECKING:
     from engine.abort import AbortEvent

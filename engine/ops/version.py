@@ -10,7 +10,7 @@ from engine.errors import InvalidIdError
 
 if TYPE_CHECKING:
     from engine.coordinates import Recorded
-    from engine.positions import Placed
+    from engine.history.positions import Placed
     from engine.scope import Scope
 
 _TYPES = tuple(kind.kind for kind in ENTRY_KINDS if kind is not RemovedEntry)

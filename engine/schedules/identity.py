@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
+from engine.author.reaching import SCHEDULE_PREFIX
 from engine.errors import InvalidIdError
-from engine.reaching import SCHEDULE_PREFIX
 
 SCHEDULE_TYPE = "torpor.schedule"
 """The type of every schedule: a workflow of torpor's own."""

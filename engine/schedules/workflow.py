@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from engine.author.registry import Registry, workflow
 from engine.durations import to_datetime
 from engine.errors import CallerError, CriticalError, RollbackError
 from engine.ops import output
 from engine.ops.loop import Break, Continue
-from engine.registry import Registry, workflow
 from engine.schedules import limits
 from engine.schedules.commands import obey
 from engine.schedules.deciding import Start, Turn, has_more, is_over
@@ -25,7 +25,7 @@ from engine.values import decode
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from engine.context import Context
+    from engine.author.context import Context
 
 BUILT_IN = Registry()
 """The workflows of torpor's own."""

@@ -9,7 +9,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from engine.commit import Commit
-from engine.memory import MemoryDriver
+from engine.memory.driver import MemoryDriver
 from tests.contract.aws import Place, place_on
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from engine.keys import ERROR_KEY, INPUT_KEY, OUTPUT_KEY, STATE_KEY
 from engine.lifecycle import WorkflowState
 
 if TYPE_CHECKING:
-    from engine.context import Context
+    from engine.author.context import Context
     from tests.contract.aws import Place
 
 WAITS = Commit(yields=True, names=("go", "stop"), state=WorkflowState.SLEEPING)

@@ -17,7 +17,7 @@ from engine.lifecycle import WorkflowState
 from tests.contract.aws import Answer
 
 if TYPE_CHECKING:
-    from engine.context import Context
+    from engine.author.context import Context
     from tests.contract.aws import Place
 
 LOST = TimeoutError("the answer did not come")

@@ -25,7 +25,7 @@ from engine.lifecycle import WorkflowState
 from tests.contract.aws import Answer
 
 if TYPE_CHECKING:
-    from engine.context import Context
+    from engine.author.context import Context
     from tests.contract.aws import Place
 
 IDS = ["a", "a/b", "a#b", "a\u00e4\u20ac\U0001f600", "wf-1", "wf-10", "HEAD", "x" * 255]

@@ -11,9 +11,9 @@ from adapters.dynamodb.limits import LEASE_MS, SEEN_LOOK_MS
 from adapters.dynamodb.purge import Purge
 from adapters.dynamodb.store import Ended, Outlived, Purging
 from engine import ActivityContext, Context, inspect, values
-from engine.activities import Activity
+from engine.author.activities import Activity
+from engine.author.registry import Registry, workflow
 from engine.commit import Alarm, Commit, Pruning
-from engine.documents import Document, encode
 from engine.errors import (
     CorruptHistoryError,
     FencedError,
@@ -22,9 +22,9 @@ from engine.errors import (
     WorkflowNotEndedError,
 )
 from engine.handle import run_workflow
+from engine.history.documents import Document, encode
 from engine.keys import HISTORY_PREFIX, document_key
 from engine.lifecycle import WorkflowState
-from engine.registry import Registry, workflow
 from tests.contract.aws import Answer
 
 if TYPE_CHECKING:

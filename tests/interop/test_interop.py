@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from engine import keys, values
-from engine.documents import Document, encode
+from engine.history.documents import Document, encode
 from tests.interop import ours
 from tests.interop.cases import CASES, START_MS, Case
 from tests.interop.outcome import Outcome, Snapshot, done, shape, state

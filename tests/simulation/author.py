@@ -23,7 +23,7 @@ from engine import (
     message,
     step_context,
 )
-from engine.activities import Activity
+from engine.author.activities import Activity
 from tests.simulation.children import BARE, CHILD, FLEETING, Errand
 from tests.simulation.expectation import FAILURE
 from tests.simulation.outside_laws import signal_name

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from engine.activities import Activity
+from engine.author.activities import Activity
+from engine.author.registry import Workflow
 from engine.commit import Pruning
-from engine.registry import Workflow
 from tests.simulation.expectation import FAILURE
 from tests.simulation.writing import RETRIES, draft
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from engine import documents, keys, values
+from engine import keys, values
 from engine.entry import Entry, LoopEntry, RaceEntry, StepEntry
+from engine.history import documents
 from engine.location import LoopIteration
 from tests.simulation.foreseen import LOST
 from tests.simulation.laws import Law

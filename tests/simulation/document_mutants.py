@@ -5,8 +5,10 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from engine import documents, knowing, values
-from engine.documents import Document, Documents, Draft
+from engine import values
+from engine.author import knowing
+from engine.history import documents
+from engine.history.documents import Document, Documents, Draft
 from engine.ops.attempt import Attempt
 from tests.simulation.mutant import Mutant
 

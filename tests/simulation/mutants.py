@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from adapters.dynamodb import committing, compaction, hold, inbox, lease, log, partition, plan, table, tickets
 from adapters.dynamodb.expressions import Change, Condition
 from adapters.dynamodb.inbox import Accepted
-from engine import storage
 from engine.entry import EntryStatus, SleepEntry, SleepState, StepEntry
 from engine.errors import StoreUnavailableError
+from engine.history import storage
 from engine.lifecycle import ENDED
 from engine.ops import loop, race, rollback, sleep, step
 from handlers import sweeper

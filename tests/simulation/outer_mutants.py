@@ -12,8 +12,9 @@ from adapters.dynamodb.expressions import Condition
 from adapters.dynamodb.lease import Outlived
 from adapters.dynamodb.purge import Purge
 from adapters.dynamodb.start import Starts
-from engine import storage, values
+from engine import values
 from engine.commit import Child
+from engine.history import storage
 from engine.ops import dispatch, sending, signal
 from handlers import operations, wake
 from tests.simulation.mutant import Mutant

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from adapters.dynamodb import lease, purge
+from engine.author.registry import Workflow
 from engine.ids import Ids
-from engine.registry import Workflow
 from engine.schedules.workflow import schedule
 from tests.simulation.actors import Callers
 from tests.simulation.answer_laws import AnswersAreTrue, ListingIsPlausible, Remembered

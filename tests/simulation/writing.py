@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from engine.activities import Activity
+from engine.author.activities import Activity
 from tests.simulation.foreseen import change
 
 if TYPE_CHECKING:

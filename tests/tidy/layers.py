@@ -34,11 +34,24 @@ ENGINE_ORDER = (
         "message_record",
         "error_info",
     ),
-    ("schema", "bare", "keys", "coordinates", "lifecycle", "commit", "changes"),
+    ("schema", "bare", "keys", "coordinates", "lifecycle", "commit"),
     ("driver",),
     ("clock", "ids"),
-    ("kept", "documents", "loaded", "storage", "mismatch", "positions", "hooks", "writing", "flushing"),
-    ("abandoning", "abort", "instants", "waits", "turn", "scope", "scope_log", "calling"),
+    (
+        "history.changes",
+        "history.kept",
+        "history.documents",
+        "history.loaded",
+        "history.storage",
+        "history.mismatch",
+        "history.positions",
+        "history.instants",
+        "history.revival",
+        "history.hooks",
+        "history.writing",
+        "history.flushing",
+    ),
+    ("abandoning", "abort", "waits", "turn", "scope", "calling"),
     ("ops.attempt", "ops.branch", "ops.rollback", "ops.failures", "ops.sending"),
     (
         "ops.step",
@@ -55,26 +68,38 @@ ENGINE_ORDER = (
         "ops.output",
         "ops.publication",
     ),
-    ("catalogue", "registry", "step_options", "activities", "message_types", "operating"),
     (
-        "knowing",
-        "stepping",
-        "waiting",
-        "changing",
-        "listening",
-        "reaching",
-        "signalling",
-        "dispatching",
-        "publishing",
-        "queue_context",
-        "context",
+        "author.scope_log",
+        "author.catalogue",
+        "author.registry",
+        "author.step_options",
+        "author.activities",
+        "author.message_types",
+        "author.operating",
     ),
-    ("result", "revival", "live", "passage", "run", "handle", "inspect"),
+    (
+        "author.knowing",
+        "author.stepping",
+        "author.waiting",
+        "author.changing",
+        "author.listening",
+        "author.reaching",
+        "author.signalling",
+        "author.dispatching",
+        "author.publishing",
+        "author.queue_context",
+        "author.context",
+    ),
+    ("result", "live", "passage", "run", "handle", "inspect"),
     ("schedules",),
-    ("virtual_clock", "jumping", "sorted_pairs", "memory_inbox", "memory", "memory_world", "testing"),
+    ("memory.clock", "memory.jumping", "memory.sorted_pairs", "memory.inbox", "memory.driver", "memory.world"),
+    ("testing",),
 )
 """The engine's modules from the bottom up. A module may import those of earlier lines and, on its own line, those to
 its left; the exceptions are below."""
+
+ROOMS_OF_THE_ENGINE = frozenset({"ops", "history", "author", "memory"})
+"""Packages of the engine whose modules have their own places in the order; any other package has one place for all."""
 
 ONLY_DRIVER = frozenset({"clock", "ids"})
 """Ports beside the driver: of the engine they may import only ``driver``."""
@@ -82,6 +107,14 @@ ONLY_DRIVER = frozenset({"clock", "ids"})
 ENGINE_MAY_DEPEND_ON = frozenset({"cbor2", "cronsim", "msgspec", "pydantic"})
 """What the engine may import from outside the standard library; pydantic only where a user's value is a model, cronsim
 only where there are schedules."""
+
+
+def line_of(line: Sequence[str]) -> str:
+    """One line of the order as the page about the architecture has it: a package's modules behind its name."""
+    rooms = {module.rpartition(".")[0] for module in line}
+    if len(rooms) > 1 or "" in rooms:
+        return "  ".join(line)
+    return f"{rooms.pop()}/  " + "  ".join(module.rpartition(".")[2] for module in line)
 
 
 def room_faults(sources: Sequence[Source]) -> Iterator[str]:
@@ -105,7 +138,7 @@ def engine_order_faults(sources: Sequence[Source]) -> Iterator[str]:
     modules = frozenset(source.module for source in sources)
     for source in sources:
         name = source.module.removeprefix("engine.")
-        if source.room != "engine" or (source.is_package and name in {"engine", "ops"}):
+        if source.room != "engine" or (source.is_package and name in {"engine", *ROOMS_OF_THE_ENGINE}):
             continue
         own = _ranked(name, ranks)
         if own is None:
@@ -129,7 +162,7 @@ def _ranked(name: str, ranks: dict[str, tuple[int, int]]) -> str | None:
 
 
 def _forbidden(own: str, target: str, ranks: dict[str, tuple[int, int]]) -> str | None:
-    if target in {"engine", "engine.ops"}:
+    if target.removeprefix("engine.") in {"engine", *ROOMS_OF_THE_ENGINE}:
         return "import from the module that defines the name: a package's __init__ is for those outside"
     other = _ranked(target.removeprefix("engine."), ranks)
     if other is None or other == own:

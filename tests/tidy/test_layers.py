@@ -65,7 +65,7 @@ def test_a_wrong_direction_is_found(path: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("texts", "expected"),
     [
-        ({"engine/storage": "from engine.scope import Scope", "engine/scope": ""}, "stands above it"),
+        ({"engine/history/storage": "from engine.scope import Scope", "engine/scope": ""}, "stands above it"),
         ({"engine/ops/step": "from engine.ops.sleep import x", "engine/ops/sleep": ""}, "no operation imports"),
         ({"engine/ops/branch": "from engine.ops import loop", "engine/ops/loop": ""}, "stands above it"),
         ({"engine/ids": "import engine.entry", "engine/entry": ""}, "driver's ports only"),
@@ -78,7 +78,10 @@ def test_a_wrong_direction_is_found(path: str, text: str) -> None:
             },
             "stands above it",
         ),
-        ({"engine/scope": "def late():\n    from .context import Context", "engine/context": ""}, "stands above it"),
+        (
+            {"engine/scope": "def late():\n    from .author.context import Context", "engine/author/context": ""},
+            "stands above it",
+        ),
     ],
 )
 def test_an_import_against_the_order_is_found(texts: dict[str, str], expected: str) -> None:

@@ -21,8 +21,8 @@ from engine import (
     activity,
     operation,
 )
-from engine.activities import ACTIVITIES, OPERATIONS
-from engine.catalogue import Catalogue
+from engine.author.activities import ACTIVITIES, OPERATIONS
+from engine.author.catalogue import Catalogue
 from engine.errors import InvalidIdError
 from engine.testing import activity_context
 from tests.unit.bench import WORKFLOW_ID, Bench

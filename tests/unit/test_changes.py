@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from engine import keys
-from engine.changes import Changes, Room
 from engine.commit import Commit, Outgoing, Publication, Reply
 from engine.entry import Message
+from engine.history.changes import Changes, Room
 
 
 def message(name: str, size: int = 1) -> Message:

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from engine import run_workflow
-from engine.storage import Storage
+from engine.history.storage import Storage
 from engine.testing import MemoryDriver
 
 if TYPE_CHECKING:

@@ -23,19 +23,19 @@ import engine
 from adapters.dynamodb import limits as dynamodb_limits
 from engine import errors
 from engine import limits as engine_limits
-from engine.activities import ACTIVITIES, OPERATIONS
-from engine.context import Context
+from engine.author.activities import ACTIVITIES, OPERATIONS
+from engine.author.context import Context
+from engine.author.message_types import MESSAGES
+from engine.author.queue_context import Queue
+from engine.author.registry import REGISTRY
 from engine.handle import run_workflow
-from engine.message_types import MESSAGES
-from engine.queue_context import Queue
-from engine.registry import REGISTRY
 from engine.schedules import cron, identity, timing
 from engine.schedules import limits as schedule_limits
 from engine.testing import MemoryDriver, VirtualClock, drive
 from handlers import calls, problems, schedules
 from handlers.routes import ROUTES
 from infra import cli
-from tests.tidy.layers import ENGINE_ORDER
+from tests.tidy.layers import ENGINE_ORDER, line_of
 from tests.tidy.sources import ROOT
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ def test_the_error_tree_is_the_one_of_the_code() -> None:
 
 def test_the_order_of_the_engine_is_the_one_that_is_held() -> None:
     blocks = [block.text for block in Block.all_of("docs/ARCHITECTURE.md") if "errors  limits  location" in block.text]
-    wanted = "\n".join("  ".join(line) for line in ENGINE_ORDER)
+    wanted = "\n".join(line_of(line) for line in ENGINE_ORDER)
     assert blocks[0].strip() == wanted, f"the page must show:\n{wanted}"
 
 

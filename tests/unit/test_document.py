@@ -20,13 +20,13 @@ from engine import (
     replay_workflow_from_step,
     values,
 )
-from engine.activities import ACTIVITIES, Activity, activity
-from engine.changes import Room
-from engine.documents import EMPTY, Document, decode, encode
+from engine.author.activities import ACTIVITIES, Activity, activity
 from engine.entry import Entry, LoopEntry, StepEntry
 from engine.errors import CorruptHistoryError, StateConflictError, UnknownVersionError
+from engine.history.changes import Room
+from engine.history.documents import EMPTY, Document, decode, encode
+from engine.history.storage import Storage
 from engine.location import LoopIteration
-from engine.storage import Storage
 from engine.testing import MemoryDriver, activity_context
 from tests.unit.bench import WORKFLOW_ID, Bench
 

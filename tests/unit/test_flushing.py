@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from engine import Context, WorkflowState, keys, limits, writing
+from engine import Context, WorkflowState, keys, limits
 from engine.commit import Alarm, Child, Commit
 from engine.entry import Entry, EntryMetadata, StepEntry
 from engine.errors import ChildRefusedError, CommitTooLarge, EntryInProgressError, EvictedError, StoreUnavailableError
-from engine.flushing import Flusher
-from engine.hooks import Hooks
-from engine.storage import Storage
+from engine.history import writing
+from engine.history.flushing import Flusher
+from engine.history.hooks import Hooks
+from engine.history.storage import Storage
 from engine.testing import MemoryDriver, VirtualClock
 from tests.unit.bench import Bench
 

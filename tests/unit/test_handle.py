@@ -21,7 +21,7 @@ from engine import (
 )
 from engine.error_info import error_info, error_text, parse_error, shortened
 from engine.errors import InvalidIdError
-from engine.hooks import RunErrorEvent
+from engine.history.hooks import RunErrorEvent
 from tests.unit.bench import WORKFLOW_ID, Bench
 
 

@@ -10,8 +10,8 @@ import pydantic
 import pytest
 
 from engine import Context, HistoryDivergedError, UnstorableValueError, WorkflowState, message, message_name
+from engine.author.message_types import MESSAGES
 from engine.errors import InvalidIdError
-from engine.message_types import MESSAGES
 from tests.unit.bench import Bench
 
 if TYPE_CHECKING:

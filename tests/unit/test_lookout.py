@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from engine import Context, WorkflowResult, WorkflowState, workflow
+from engine.author.registry import Registry
 from engine.errors import StoreUnavailableError
 from engine.limits import LOOKOUT_WORKFLOWS_MAX
-from engine.registry import Registry
 from engine.testing import MemoryWorld
 from tests.unit.bench import Bench
 

@@ -6,9 +6,9 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from engine import ActivityContext, Context, workflow
-from engine.activities import Activity
+from engine.author.activities import Activity
+from engine.author.registry import Registry
 from engine.origin import Origin
-from engine.registry import Registry
 from engine.testing import MemoryDriver, MemoryWorld, activity_context
 from tests.unit.bench import Bench
 

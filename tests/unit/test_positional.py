@@ -20,7 +20,7 @@ from engine import (
     WorkflowState,
     values,
 )
-from engine.activities import Activity
+from engine.author.activities import Activity
 from engine.bare import decode_entry
 from engine.entry import JoinEntry, StepEntry
 from engine.errors import InvalidIdError

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from engine import Context, workflow
+from engine.author.registry import Registry
 from engine.commit import Pruning
-from engine.registry import Registry
 from tests.unit.bench import Bench
 
 if TYPE_CHECKING:

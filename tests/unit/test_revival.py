@@ -9,9 +9,9 @@ import pytest
 from engine import Break, Context, Continue, StepExhaustedError, WorkflowState, replay_workflow_from_step
 from engine.entry import Entry, EntryMetadata, EntryStatus, SleepEntry, StepEntry, VersionCheckEntry
 from engine.errors import CriticalError, InvalidReplayError, JoinError
+from engine.history.revival import creation_order, recover_entries, rewind
+from engine.history.storage import Storage
 from engine.keys import entry_key
-from engine.revival import creation_order, recover_entries, rewind
-from engine.storage import Storage
 from tests.unit.bench import WORKFLOW_ID, Bench
 
 V7_EARLY, V7_LATE = "018f0000-0000-7000-8000-000000000001", "018f0000-0001-7000-8000-000000000000"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from engine import bare, keys, message_record
-from engine.changes import Room
 from engine.commit import Alarm
 from engine.entry import Entry, EntryMetadata, Message, MessageEntry, SleepEntry, StepEntry
 from engine.errors import CorruptHistoryError
+from engine.history.changes import Room
+from engine.history.storage import Storage
 from engine.lifecycle import WorkflowState
-from engine.storage import Storage
 
 OLD_ID = "018f0000-0000-7000-8000-000000000001"
 FOREIGN_ID = "ffff0000-0000-4000-8000-000000000001"

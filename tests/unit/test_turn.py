@@ -18,9 +18,9 @@ from engine.errors import (
     StepFailedError,
     Yield,
 )
-from engine.hooks import Hooks
+from engine.history.hooks import Hooks
+from engine.history.storage import Storage
 from engine.ids import Ids
-from engine.storage import Storage
 from engine.testing import MemoryDriver, VirtualClock
 from engine.turn import Turn
 from engine.waits import merge

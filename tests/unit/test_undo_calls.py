@@ -15,7 +15,7 @@ from tests.unit.bench import Bench
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.context import Context
+    from engine.author.context import Context
 
 WAIT_S = 5.0
 """Seconds that a thread waits at most for the loop to go on: where it held the loop up, it would be for ever."""

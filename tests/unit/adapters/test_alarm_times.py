@@ -19,7 +19,7 @@ from adapters.dynamodb.limits import WORKER_POLL_INTERVAL_S
 from adapters.scheduler import Scheduler
 from adapters.sqs import Wake, WakeQueue, read_wake
 from engine.errors import StoreUnavailableError
-from engine.virtual_clock import VirtualClock
+from engine.memory.clock import VirtualClock
 from handlers.sweeper import PATIENCE_MS
 from infra.place import TEMPLATE
 from tests.tidy.template import read_template

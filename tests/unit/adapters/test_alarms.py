@@ -11,7 +11,7 @@ from adapters.alarms import SCHEDULE_AHEAD_S_MAX, Alarms, Delay, Schedule, decid
 from adapters.scheduler import NAME_LENGTH_MAX, Scheduler, at_expression, schedule_name
 from adapters.sqs import Wake, WakeQueue, read_wake, wake_body
 from engine.errors import StoreUnavailableError
-from engine.virtual_clock import VirtualClock
+from engine.memory.clock import VirtualClock
 
 NOW = 1_800_000_000_000
 DAY = 86_400

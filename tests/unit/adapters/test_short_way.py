@@ -28,7 +28,7 @@ from adapters.short_way import Service, ShortWay
 from adapters.signing import Signer
 from adapters.sqs import ShortSqs
 from engine.clock import SystemClock
-from engine.virtual_clock import VirtualClock
+from engine.memory.clock import VirtualClock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -6,18 +6,18 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from engine import values
+from engine.author.registry import Registry, Workflow
 from engine.errors import StoreUnavailableError
 from engine.lifecycle import ENDED
-from engine.memory_world import MemoryWorld
-from engine.registry import Registry, Workflow
+from engine.memory.clock import VirtualClock
+from engine.memory.world import MemoryWorld
 from engine.schedules import status
 from engine.schedules.identity import schedule_id
 from engine.schedules.workflow import schedule
-from engine.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
-    from engine.context import Context
-    from engine.memory import CallHook
+    from engine.author.context import Context
+    from engine.memory.driver import CallHook
     from engine.schedules.record import Schedule, Spec
 
 REPORT = "report"

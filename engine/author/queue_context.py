@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from engine import limits
+from engine.author.operating import Operating
 from engine.durations import Duration, timeout_milliseconds, to_datetime
 from engine.entry import MessageEntry
 from engine.errors import QueueTimeoutError
-from engine.operating import Operating
 from engine.ops import queue
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from engine.location import render
 
 if TYPE_CHECKING:
     from engine.entry import Entry, EntryKind
+    from engine.history.storage import Storage
     from engine.location import Location
-    from engine.storage import Storage
 
 _REMEDY = (
     "Give the new operation another name and mark the old one with ctx.removed(name, type), or branch on "

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from engine.entry import Entry, EntryMetadata
-    from engine.storage import Storage
+    from engine.history.storage import Storage
 
 
 def instant_of(entry: Entry, metadata: EntryMetadata | None) -> int:

@@ -7,17 +7,18 @@ import contextlib
 import types
 from typing import TYPE_CHECKING, Any
 
-from engine import keys, limits, writing
-from engine.changes import Room
+from engine import keys, limits
 from engine.errors import ChildRefusedError, EvictedError
+from engine.history import writing
+from engine.history.changes import Room
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
 
     from engine.commit import Alarm, Commit
     from engine.driver import Clock, EngineDriver, Timer
-    from engine.hooks import Hooks
-    from engine.storage import Storage
+    from engine.history.hooks import Hooks
+    from engine.history.storage import Storage
 
 
 class Flusher:

@@ -6,24 +6,24 @@ import functools
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from engine import limits, values
-from engine.changing import Changing
-from engine.dispatching import Dispatching
+from engine.author.changing import Changing
+from engine.author.dispatching import Dispatching
+from engine.author.knowing import Knowing
+from engine.author.listening import Listening
+from engine.author.operating import ABSENT, label_of
+from engine.author.publishing import Publishing
+from engine.author.queue_context import Queue
+from engine.author.registry import Workflow
+from engine.author.scope_log import ScopeLog
+from engine.author.signalling import Signalling
+from engine.author.stepping import Stepping
+from engine.author.waiting import Waiting
 from engine.entry import JoinEntry, LoopEntry, RaceEntry, RollbackCheckpointEntry
-from engine.knowing import Knowing
-from engine.listening import Listening
 from engine.location import check_name
-from engine.operating import ABSENT, label_of
 from engine.ops import inline, join, loop, race, recovery, rollback
 from engine.ops.branch import Branch
 from engine.ops.version import check_number
-from engine.publishing import Publishing
-from engine.queue_context import Queue
-from engine.registry import Workflow
-from engine.scope_log import ScopeLog
-from engine.signalling import Signalling
 from engine.signature import adapt, takes_state
-from engine.stepping import Stepping
-from engine.waiting import Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from engine import limits
+from engine.author.registry import Workflow, is_type
 from engine.errors import InvalidIdError
-from engine.registry import Workflow, is_type
 
 SCHEDULE_PREFIX = "schedule:"
 """What the workflow id of a schedule begins with; no other workflow's does."""

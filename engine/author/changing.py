@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, overload
 
+from engine.author.operating import Operating
 from engine.entry import VersionCheckEntry
-from engine.operating import Operating
 from engine.ops import version
 
 if TYPE_CHECKING:

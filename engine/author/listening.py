@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from engine.author.message_types import body_as, message_name
+from engine.author.operating import Operating
 from engine.durations import timeout_milliseconds
 from engine.entry import MessageEntry
-from engine.message_types import body_as, message_name
-from engine.operating import Operating
 from engine.ops import queue
 
 if TYPE_CHECKING:

@@ -9,21 +9,22 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Self
 
-from engine import kept, keys, message_record
-from engine.changes import Changes
-from engine.documents import EMPTY, Documents
+from engine import keys, message_record
 from engine.entry import MessageEntry
+from engine.history import kept
+from engine.history.changes import Changes
+from engine.history.documents import EMPTY, Documents
+from engine.history.loaded import LoadedHistory
 from engine.lifecycle import OVER, WorkflowState, is_allowed
-from engine.loaded import LoadedHistory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from engine.changes import Room
     from engine.commit import Alarm, Child, Commit, Outgoing, Pruning, Publication, Reply
-    from engine.documents import Document
     from engine.entry import Entry, EntryMetadata, Message
     from engine.errors import ChildRefusedError
+    from engine.history.changes import Room
+    from engine.history.documents import Document
 
 
 class Storage(LoadedHistory):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Self
 
-from engine import bare, kept, keys
+from engine import bare, keys
 from engine.errors import CorruptHistoryError
+from engine.history import kept
 from engine.lifecycle import WorkflowState
 
 if TYPE_CHECKING:

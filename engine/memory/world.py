@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from engine.author.registry import REGISTRY, Workflow
 from engine.commit import Child
 from engine.entry import Message
 from engine.errors import ChildRefusedError, StartConflictError, WorkflowEndedError, WorkflowNotFoundError
 from engine.handle import run_workflow
-from engine.jumping import while_jumping
 from engine.keys import INPUT_KEY
 from engine.lifecycle import ENDED, OVER, WorkflowState
-from engine.memory import MemoryDriver
-from engine.registry import REGISTRY, Workflow
+from engine.memory.clock import VirtualClock
+from engine.memory.driver import MemoryDriver
+from engine.memory.jumping import while_jumping
 from engine.values import decode, encode
-from engine.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from engine.author.registry import Registry
     from engine.commit import Commit
     from engine.driver import Peer
-    from engine.memory import CallHook
-    from engine.registry import Registry
+    from engine.memory.driver import CallHook
     from engine.result import WorkflowResult
 
 

@@ -15,7 +15,7 @@ from engine.error_info import ErrorInfo
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from engine.storage import Storage
+    from engine.history.storage import Storage
 
     HistoryHook = Callable[["HistorySnapshot"], Awaitable[None] | None]
     ErrorHook = Callable[["StepErrorEvent | RollbackErrorEvent | RunErrorEvent"], Awaitable[None] | None]

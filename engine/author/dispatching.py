@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from engine import values
+from engine.author.operating import Operating
+from engine.author.reaching import check_id, check_tags, new_id, type_name
+from engine.author.registry import Workflow
 from engine.errors import InvalidIdError
-from engine.operating import Operating
 from engine.ops import dispatch, output
 from engine.ops.dispatch import Start
-from engine.reaching import check_id, check_tags, new_id, type_name
-from engine.registry import Workflow
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from engine.author.operating import Operating
 from engine.location import EVERYTHING, check_publication
-from engine.operating import Operating
 from engine.ops import publication
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from engine.catalogue import Catalogue
+from engine.author.catalogue import Catalogue
 from engine.errors import UnstorableValueError
 from engine.location import check_name
 from engine.shapes import fit

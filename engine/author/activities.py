@@ -12,19 +12,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from engine import limits, values
-from engine.catalogue import Catalogue
-from engine.documents import Draft
+from engine.author.catalogue import Catalogue
+from engine.author.step_options import policy_of
 from engine.driver import AbortSignal
 from engine.errors import InvalidIdError
+from engine.history.documents import Draft
 from engine.ops.attempt import current_attempt
 from engine.origin import Origin
-from engine.step_options import policy_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from engine.author.step_options import StepOptions
     from engine.ops.attempt import StepPolicy
-    from engine.step_options import StepOptions
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

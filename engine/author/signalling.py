@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from engine.author.operating import Operating
+from engine.author.reaching import check_id, check_tags, type_name
 from engine.errors import InvalidIdError
-from engine.operating import Operating
 from engine.ops import signal
-from engine.reaching import check_id, check_tags, type_name
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
-    from engine.registry import Workflow
+    from engine.author.registry import Workflow
 
 
 class Signalling(Operating):

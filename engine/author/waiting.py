@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, overload
 
+from engine.author.operating import ABSENT, Operating
 from engine.durations import check_duration, milliseconds
 from engine.entry import SleepEntry
-from engine.operating import ABSENT, Operating
 from engine.ops import sleep
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from engine.coordinates import Coordinate
+    from engine.history.storage import Storage
     from engine.location import Location
-    from engine.storage import Storage
 
 OF_NO_ORDER = ("send:", "signal:", "publish:", "dispatch:", "output:")
 """How the names begin that the engine gives by itself; they stand in scopes of both sorts."""

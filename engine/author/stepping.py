@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack, overload
 
-from engine.activities import Activity
+from engine.author.activities import Activity
+from engine.author.operating import ABSENT, Operating, label_of
+from engine.author.step_options import policy_of
 from engine.entry import StepEntry
-from engine.operating import ABSENT, Operating, label_of
 from engine.ops import recovery, step
-from engine.step_options import policy_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
+    from engine.author.step_options import StepOptions
     from engine.ops.attempt import StepPolicy
     from engine.ops.recovery import StepCatch, TryResult
-    from engine.step_options import StepOptions
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from engine import values
+from engine.author.operating import Operating
 from engine.durations import to_datetime
-from engine.operating import Operating
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,12 +11,12 @@ from engine.clock import SystemClock
 from engine.commit import Alarm, Commit
 from engine.driver import Peer
 from engine.errors import CommitInFlightError, InboxMovedError
-from engine.kept import parse_state
+from engine.history.kept import parse_state
 from engine.keys import ERROR_KEY, OUTPUT_KEY, STATE_KEY
 from engine.lifecycle import ENDED, WorkflowState
-from engine.memory_inbox import MemoryInbox
+from engine.memory.inbox import MemoryInbox
+from engine.memory.sorted_pairs import SortedPairs, after
 from engine.origin import Origin
-from engine.sorted_pairs import SortedPairs, after
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence

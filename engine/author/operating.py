@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from engine.positions import has_traces
+from engine.history.positions import has_traces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from engine.handle import WorkflowHandle
+    from engine.memory.clock import VirtualClock
     from engine.result import WorkflowResult
-    from engine.virtual_clock import VirtualClock
 
 T = TypeVar("T")
 

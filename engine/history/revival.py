@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from engine.documents import OF_ALL
 from engine.entry import (
     BranchState,
     BranchStatus,
@@ -21,12 +20,13 @@ from engine.entry import (
     VersionCheckEntry,
 )
 from engine.errors import InvalidReplayError
+from engine.history.documents import OF_ALL
 from engine.location import LoopIteration, is_prefix
 
 if TYPE_CHECKING:
     from engine.entry import EntryKind
+    from engine.history.storage import Storage
     from engine.location import Location, PathSegment
-    from engine.storage import Storage
 
 _UUID7_VERSION = "7"
 _VERSION_AT = 14
