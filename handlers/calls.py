@@ -167,14 +167,23 @@ def instant_ms(value: Any, name: str) -> int | None:
     """An instant as milliseconds since the epoch: from RFC 3339 text, an aware datetime, or such milliseconds."""
     if value is None:
         return None
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= INSTANT_MS_MAX:
+    at_ms = _milliseconds(value)
+    # In UTC, too: the last hours of the last year there is are beyond it where they are west of Greenwich.
+    if at_ms is None or abs(at_ms) > INSTANT_MS_MAX:
+        detail = f'"{name}" must be an RFC 3339 instant with an offset, or milliseconds since 1970, by the year 9999.'
+        raise Problem(INVALID_BODY, detail)
+    return at_ms
+
+
+def _milliseconds(value: Any) -> int | None:
+    if isinstance(value, int) and not isinstance(value, bool):
         return value
     try:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else value
     except ValueError:
-        moment = None
+        return None
     if not isinstance(moment, datetime) or moment.tzinfo is None:
-        raise Problem(INVALID_BODY, f'"{name}" must be an RFC 3339 instant with an offset, or milliseconds since 1970.')
+        return None
     return int(moment.timestamp() * 1000)
 
 

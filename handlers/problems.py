@@ -22,6 +22,11 @@ RETRY_AFTER_S = 1
 """Seconds in ``Retry-After`` when the store is throttled or out of reach. Design choice: about its own backoff."""
 
 
+DETAIL_CHARACTERS_MAX = 4_000
+"""Characters of a detail. Design choice: some details quote what the caller has sent, which may be as large as a body,
+and a refusal must fit into an answer whatever it quotes."""
+
+
 class Kind(Struct, frozen=True):
     """One kind of problem: its name, its HTTP status, its title (the same in every occurrence)."""
 
@@ -82,9 +87,10 @@ class Problem(Exception):  # noqa: N818 - the word of RFC 9457
     """A refusal, ready to be answered; ``detail`` says what the caller should do, ``headers`` go with the answer."""
 
     def __init__(self, kind: Kind, detail: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(detail)
+        is_short = len(detail) <= DETAIL_CHARACTERS_MAX
         self.kind = kind
-        self.detail = detail
+        self.detail = detail if is_short else f"{detail[: DETAIL_CHARACTERS_MAX - 1]}…"
+        super().__init__(self.detail)
         self.headers = dict(headers or {})
 
     def document(self) -> bytes:

@@ -120,7 +120,7 @@ ROUTES: tuple[Route, ...] = (
         act=operations.output,
         parameters=(WAIT,),
         answers={200: "Ending", 202: "Ending"},
-        problems=(problems.WORKFLOW_NOT_FOUND,),
+        problems=(problems.WORKFLOW_NOT_FOUND, problems.CORRUPT_HISTORY),
     ),
     Route(
         method="GET",
@@ -149,7 +149,7 @@ ROUTES: tuple[Route, ...] = (
         path="/workflows/{id}/recover",
         act=operations.recover,
         answers={200: "Workflow", 202: "Workflow"},
-        problems=(problems.WORKFLOW_NOT_FOUND, problems.START_CONFLICT),
+        problems=(problems.WORKFLOW_NOT_FOUND, problems.START_CONFLICT, problems.CORRUPT_HISTORY),
     ),
     Route(
         method="POST",
@@ -157,7 +157,13 @@ ROUTES: tuple[Route, ...] = (
         act=operations.replay,
         body="Replay",
         answers={202: "Workflow"},
-        problems=(problems.WORKFLOW_NOT_FOUND, problems.INVALID_REPLAY, problems.START_CONFLICT, *_BODY_PROBLEMS),
+        problems=(
+            problems.WORKFLOW_NOT_FOUND,
+            problems.INVALID_REPLAY,
+            problems.START_CONFLICT,
+            problems.CORRUPT_HISTORY,
+            *_BODY_PROBLEMS,
+        ),
     ),
     Route(
         method="GET",
@@ -165,7 +171,7 @@ ROUTES: tuple[Route, ...] = (
         act=operations.describe,
         parameters=(DOCUMENT,),
         answers={200: "Workflow"},
-        problems=(problems.WORKFLOW_NOT_FOUND,),
+        problems=(problems.WORKFLOW_NOT_FOUND, problems.CORRUPT_HISTORY),
     ),
     Route(
         method="POST",
@@ -174,7 +180,7 @@ ROUTES: tuple[Route, ...] = (
         parameters=(KEY, RAY),
         body="Start",
         answers={200: "Started", 201: "Started"},
-        problems=(problems.UNKNOWN_TYPE, problems.START_CONFLICT, *_BODY_PROBLEMS),
+        problems=(problems.UNKNOWN_TYPE, problems.APPLICATION_BROKEN, problems.START_CONFLICT, *_BODY_PROBLEMS),
     ),
     Route(
         method="DELETE",

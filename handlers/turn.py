@@ -139,8 +139,8 @@ class Turn:
     async def take(self) -> Outcome:
         """Run the workflow and see to what comes after."""
         if self._driver.deaths:
-            # The template counts these lines: an alarm is made from them.
-            logger.warning(DIED, extra={"workflow_id": self._workflow_id, "deaths": self._driver.deaths})
+            # The template counts these lines: an alarm is made from them, whatever LogLevel says.
+            logger.error(DIED, extra={"workflow_id": self._workflow_id, "deaths": self._driver.deaths})
         return await self._finish(self._run())
 
     async def refuse(self, error: Exception) -> Outcome:

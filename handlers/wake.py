@@ -47,7 +47,7 @@ async def take_turn(
         alarms: the alarms that it is to be woken for, in milliseconds since the epoch; empty where it is for none.
     """
     if invocation.is_stopping:
-        return await _pass_on(ports, workflow_id)
+        return await _pass_on(ports, workflow_id, alarms)
     try:
         claim = await ports.store.claim(workflow_id, lease_ms=limits.lease_ms, deadline_ms=invocation.deadline_ms)
     except (OperatorError, InvalidIdError) as error:
@@ -80,10 +80,12 @@ def _about(ports: TurnPorts, driver: DynamoDriver) -> Iterator[None]:
         yield
 
 
-async def _pass_on(ports: TurnPorts, workflow_id: str) -> Outcome:
+async def _pass_on(ports: TurnPorts, workflow_id: str, alarms: Collection[int]) -> Outcome:
     """Leave a wake that came too late in an invocation to the next one."""
     try:
-        await ports.queue.wake(workflow_id, 0)
+        # As it came: an alarm that goes off early is armed again for its own wake alone.
+        for alarm_at in alarms or (None,):
+            await ports.queue.wake(workflow_id, 0, alarm_at=alarm_at)
     except DriverError:
         return Outcome.FAULT
     logger.info("wake passed on", extra={"workflow_id": workflow_id})

@@ -15,7 +15,7 @@ import pytest
 from adapters.dynamodb.limits import ID_BYTES_MAX, MESSAGE_BYTES_MAX
 from engine import Context, workflow
 from engine.limits import VALUE_DEPTH_MAX
-from handlers import bodies, problems
+from handlers import bodies, openapi, problems
 from handlers.routes import ROUTES
 from tests.integration.http import Caller
 from tests.integration.lambda_event import recorded
@@ -160,6 +160,9 @@ REFUSED_STARTS = [
     ("/workflows/api-order", b'{"start_at": "tomorrow"}', problems.INVALID_BODY),
     ("/workflows/api-order", b'{"start_at": "2026-01-01T00:00:00"}', problems.INVALID_BODY),
     ("/workflows/api-order", b'{"start_at": true}', problems.INVALID_BODY),
+    # After the last instant that an answer could tell of: of this one and of every list that it is in.
+    ("/workflows/api-order", b'{"start_at": "9999-12-31T23:59:59-12:00"}', problems.INVALID_BODY),
+    ("/workflows/api-order", b'{"start_at": 253402300800000}', problems.INVALID_BODY),
     ("/workflows/api-order", b'{"id": "a\\u0000b"}', problems.INVALID_ID),
     ("/workflows/api-order", b'{"id": "\\ud800"}', problems.INVALID_ID),
     ("/workflows/api-order", json.dumps({"id": "x" * (ID_BYTES_MAX + 1)}).encode(), problems.INVALID_ID),
@@ -420,3 +423,34 @@ def test_the_openapi_document_tells_of_every_route(http: Caller) -> None:
     names = set(document["components"]["schemas"])
     referred = {text.split('"')[0] for text in json.dumps(document).split("#/components/schemas/")[1:]}
     assert referred <= names
+
+
+def test_the_openapi_document_tells_what_becomes_of_a_history_that_cannot_be_read(
+    http: Caller, cloud: Cloud, started: str
+) -> None:
+    for item in cloud.items():
+        if (item["pk"]["S"], item["sk"]["S"][:4]) == (started, "LOG#"):
+            cloud.client("dynamodb").put_item(TableName=cloud.table, Item={**item, "b": {"B": b"\xff"}})
+    failing: dict[tuple[str, str], dict[str, Any]] = {
+        ("GET", f"/workflows/{started}"): {"query": {"document": "true"}},
+        ("GET", f"/workflows/{started}/output"): {},
+        ("GET", f"/workflows/{started}/history"): {},
+        ("POST", f"/workflows/{started}/replay"): {},
+    }
+    for (method, path), more in failing.items():
+        assert_problem(http.call(method, path, **more), problems.CORRUPT_HISTORY)
+    told = {
+        (method.upper(), path)
+        for path, methods in openapi.document(ROUTES)["paths"].items()
+        for method, operation in methods.items()
+        if problems.CORRUPT_HISTORY.name in operation["responses"]["500"]["description"]
+    }
+    assert {(method, path.replace(started, "{id}")) for method, path in failing} <= {
+        (method, path.replace("{id_or_type}", "{id}")) for method, path in told
+    }
+
+
+def test_the_openapi_document_tells_where_a_broken_app_is_answered() -> None:
+    told = openapi.document(ROUTES)["paths"]
+    for path in ("/workflows/{id_or_type}", "/schedules", "/schedules/{name}/update"):
+        assert problems.APPLICATION_BROKEN.name in told[path]["post"]["responses"]["503"]["description"]

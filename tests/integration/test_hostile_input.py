@@ -29,7 +29,7 @@ from tests.integration.http import Caller
 from tests.integration.lambda_event import LambdaContext
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from handlers.bootstrap import Wiring
     from tests.integration.conftest import Cloud
@@ -222,6 +222,24 @@ def test_nothing_is_echoed_that_a_browser_could_run(wiring: Wiring, method: str,
 
 
 # --- logs -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/workflows/hostile-waits", lambda huge: {huge: 1}),
+        ("/workflows/hostile-waits", lambda huge: {"id": huge}),
+        ("/workflows/hostile-waits/replay", lambda huge: {"entry_id": huge}),
+        ("/schedules", lambda huge: {"name": "a", "every": "1d", "type": huge}),
+    ],
+)
+def test_a_refusal_is_short_however_much_was_sent(driven: Driven, path: str, body: Callable[[str], Any]) -> None:
+    driven.start("hostile-waits", "hostile-waits")
+    sent = json.dumps(body("é" * 2_000_000), ensure_ascii=False).encode()
+    answer = driven.http.post(path, body=sent)
+    assert 400 <= answer.status < 500
+    assert len(answer.value["detail"]) == problems.DETAIL_CHARACTERS_MAX
+
 
 MARK = "s3cret-mark"
 

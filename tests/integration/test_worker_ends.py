@@ -16,7 +16,9 @@ from adapters.dynamodb.store import Claimed, Held
 from engine.keys import entry_key, name_key
 from engine.limits import DEATHS_MAX
 from handlers.bootstrap import Wiring
+from handlers.invocation import Invocation, TurnLimits
 from handlers.turn import POSTPONED_MS
+from handlers.worker import Batch, run_turns, turn_ports
 from tests.integration.driven import Driven, bodies, hooks, told, wake
 
 if TYPE_CHECKING:
@@ -81,6 +83,30 @@ def test_sigterm_hands_the_workflow_on(driven: Driven) -> None:
     assert "owner" not in driven.cloud.head("order-1")
     driven.drain()
     assert driven.state("order-1") == "completed"
+
+
+def test_an_alarm_that_comes_too_late_in_an_invocation_is_passed_on_as_one(driven: Driven) -> None:
+    # It has gone off early, as a schedule does, and must be armed again by whoever has the time to look.
+    driven.start("worker-sleep", "order-1", 600)
+    driven.work()
+    due_at = int(driven.cloud.head("order-1")["due_at"]["N"])
+    before = driven.delayed()
+    limits = TurnLimits(lease_ms=60_000, evict_margin_ms=10_000, stop_margin_ms=5_000)
+
+    async def too_late() -> list[str]:
+        invocation = Invocation(driven.wiring.clock, limits, deadline_ms=driven.wiring.clock.now() + 60_000)
+        try:
+            invocation.stop()
+            wanted = Batch([wake("order-1", 1, alarm_at=due_at), wake("order-1", 2)]).wanted
+            return await run_turns(await turn_ports(driven.wiring), limits, invocation, wanted)
+        finally:
+            invocation.close()
+
+    assert driven.wiring.process.run(too_late()) == []
+    assert driven.delayed() == before
+    assert driven.work() == []
+    assert driven.delayed() == before + 1
+    assert driven.state("order-1") == "sleeping"
 
 
 def test_a_dead_holder_is_waited_for_and_then_replaced(driven: Driven, caplog: pytest.LogCaptureFixture) -> None:
