@@ -61,17 +61,17 @@ async def cancel(
         WorkflowEndedError: it has completed or failed.
     """
     try:
-        driver = await claims.seize_blind(workflow_id, lease_ms=LEASE_MS)
+        async with claims.seized_blind(workflow_id, lease_ms=LEASE_MS) as driver:
+            driver.on_due = on_due
+            state = WorkflowState.CANCELLED
+            puts, pruning = [(STATE_KEY, state.encode())], pruning_of(driver.type)
+            await driver.commit(Commit(puts=puts, alarm=Alarm(None), state=state, pruning=pruning))
+            return driver.has_stale_schedule
     except WorkflowEndedError:
         stored = await connection.table.get(key(workflow_id, HEAD))
         if stored is not None and decode_head(stored).state is WorkflowState.CANCELLED:
             return False
         raise
-    driver.on_due = on_due
-    state = WorkflowState.CANCELLED
-    puts, pruning = [(STATE_KEY, state.encode())], pruning_of(driver.type)
-    await driver.commit(Commit(puts=puts, alarm=Alarm(None), state=state, pruning=pruning))
-    return driver.has_stale_schedule
 
 
 async def cancel_with_rollback(connection: Connection, claims: Claims, workflow_id: str) -> None:
@@ -88,13 +88,13 @@ async def cancel_with_rollback(connection: Connection, claims: Claims, workflow_
     stored = await connection.table.get(key(workflow_id, HEAD))
     if stored is not None and decode_head(stored).state in (WorkflowState.ROLLING_BACK, WorkflowState.CANCELLED):
         return
-    driver = await claims.seize_blind(workflow_id, lease_ms=LEASE_MS)
     state = WorkflowState.ROLLING_BACK
-    if driver.head.state is not state:
-        # Without a stored error the rollback is that of a cancellation, and ends as one.
-        puts = [(STATE_KEY, state.encode())]
-        await driver.commit(Commit(puts=puts, deletes=[ERROR_KEY], alarm=Alarm(None), state=state))
-    await driver.release(wake_at=connection.clock.now())
+    async with claims.seized_blind(workflow_id, lease_ms=LEASE_MS) as driver:
+        if driver.head.state is not state:
+            # Without a stored error the rollback is that of a cancellation, and ends as one.
+            puts = [(STATE_KEY, state.encode())]
+            await driver.commit(Commit(puts=puts, deletes=[ERROR_KEY], alarm=Alarm(None), state=state))
+        await driver.release(wake_at=connection.clock.now())
 
 
 async def recover(connection: Connection, claims: Claims, workflow_id: str) -> bool:

@@ -74,8 +74,11 @@ class Hold:
             if self.head.owner is not None and until > (self.head.lease_until or 0):
                 await self._change(replace(self.head, lease_until=until, due_at=until))
 
-    async def release(self, wake_at: int) -> None:
-        """Give the lease up with work left to do: the workflow is due at ``wake_at``, unless it has ended."""
+    async def release(self, wake_at: int | None) -> None:
+        """Give the lease up with work left to do: the workflow is due at ``wake_at``, unless it has ended.
+
+        None: nothing but its inbox makes it due.
+        """
         async with self.lock:
             self.check()
             if self.head.owner is not None:

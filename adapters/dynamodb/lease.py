@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -28,6 +28,7 @@ from engine.errors import (
     CorruptHistoryError,
     FencedError,
     InboxMovedError,
+    StoreUnavailableError,
     UnknownVersionError,
     WorkflowEndedError,
     WorkflowNotFoundError,
@@ -35,6 +36,8 @@ from engine.errors import (
 from engine.lifecycle import ENDED
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from adapters.dynamodb.partition import Partition
     from adapters.dynamodb.table import Connection, Table
 
@@ -128,7 +131,8 @@ class Claims:
         taken = await self._take(connection.table, workflow_id, lease, now)
         match taken:
             case _Taken():
-                return await _load(connection, lease, taken)
+                async with _or_given_back(connection, lease, taken):
+                    return await _load(connection, lease, taken)
             case _:
                 return taken
 
@@ -144,7 +148,8 @@ class Claims:
         connection = self._connection.metered()
         lease = self._lease(lease_ms, None)
         taken = await _seize(connection, workflow_id, lease, _EXISTS)
-        driver = await _load_driver(connection, lease, taken.head)
+        async with _or_given_back(connection, lease, taken):
+            driver = await _load_driver(connection, lease, taken.head)
         if driver is None:
             raise FencedError(f"somebody else seized {workflow_id!r} at the same time")
         return driver
@@ -159,10 +164,14 @@ class Claims:
             taken = await _acquire(connection.table, workflow_id, lease, now, condition)
         except ConditionFailedError:
             return Ended()
-        return await _load(connection, lease, replace(taken, is_due=True))
+        async with _or_given_back(connection, lease, taken):
+            return await _load(connection, lease, replace(taken, is_due=True))
 
-    async def seize_blind(self, workflow_id: str, *, lease_ms: int) -> DynamoDriver:
+    @asynccontextmanager
+    async def seized_blind(self, workflow_id: str, *, lease_ms: int) -> AsyncIterator[DynamoDriver]:
         """As ``seize``, without reading its history or inbox, and only a workflow that has not ended.
+
+        Where the block fails, the lease is given back.
 
         Raises:
             WorkflowNotFoundError, WorkflowEndedError: nothing was written.
@@ -170,7 +179,8 @@ class Claims:
         connection = self._connection.metered()
         lease = self._lease(lease_ms, None)
         taken = await _seize(connection, workflow_id, lease, HAS_NOT_ENDED)
-        return _blind_driver(connection, lease, taken.head)
+        async with _or_given_back(connection, lease, taken):
+            yield _blind_driver(connection, lease, taken.head)
 
     def _lease(self, lease_ms: int, deadline_ms: int | None) -> Lease:
         # Unique to this claim, so that a claim whose answer was lost is recognised as ours.
@@ -207,7 +217,24 @@ class Claims:
                 return _Taken(head=stored, is_due=True)
             # Somebody else came first, or the holder lives and has just renewed or released.
             return Held(stored.lease_until or now)
-        return replace(taken, is_due=True)
+        return taken
+
+
+@asynccontextmanager
+async def _or_given_back(connection: Connection, lease: Lease, taken: _Taken) -> AsyncIterator[None]:
+    """Within the block somebody becomes the holder; where that fails, the workflow is free and as due as it was.
+
+    Its lease would run out else, and count as a death: steps would be charged with attempts that nobody made.
+    """
+    try:
+        yield
+    except BaseException:
+        now = connection.clock.now()
+        hold = Hold(connection.table, connection.clock, taken.head, lease)
+        # Where something was committed, or somebody else has come, this is refused, as it should be.
+        with suppress(FencedError, StoreUnavailableError):
+            await hold.release(now if taken.is_due else taken.due_at)
+        raise
 
 
 async def _load(connection: Connection, lease: Lease, taken: _Taken) -> Claim:
@@ -277,7 +304,7 @@ def _inbox(head: Head, *, passed: int = 0) -> Inbox:
 
 
 class _Taken(Struct, frozen=True, kw_only=True):
-    """HEAD with our lease on it; when it was due before, and whether that is now."""
+    """HEAD with our lease on it; when it was due before, and whether that is now, as where somebody had held it."""
 
     head: Head
     due_at: int | None = None
@@ -304,7 +331,8 @@ async def _acquire(
     )
     # What is due within the time that the engine waits in memory is due now: a wake may come a little early.
     soon = now + round(WORKER_POLL_INTERVAL_S * 1000)
-    return _Taken(head=head, due_at=before.due_at, is_due=before.due_at is not None and before.due_at <= soon)
+    is_due = before.owner is not None or (before.due_at is not None and before.due_at <= soon)
+    return _Taken(head=head, due_at=before.due_at, is_due=is_due)
 
 
 async def _seize(connection: Connection, workflow_id: str, lease: Lease, condition: Condition) -> _Taken:
