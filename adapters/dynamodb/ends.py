@@ -11,7 +11,6 @@ item WAITS: those of its last yield, less those it was told of since.
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -35,7 +34,8 @@ from adapters.dynamodb.items import (
 from adapters.dynamodb.limits import NOTES_AT_ONCE, TELL_AT_ONCE
 from adapters.dynamodb.partition import items_query_of
 from adapters.dynamodb.schema import SORT_KEY
-from engine.errors import InboxMovedError, WorkflowNotFoundError
+from adapters.dynamodb.together import together
+from engine.errors import InboxMovedError, StoreUnavailableError, WorkflowNotFoundError
 from engine.lifecycle import ENDED
 
 if TYPE_CHECKING:
@@ -76,11 +76,7 @@ async def note(connection: Connection, waiter: str, awaited: Sequence[str]) -> N
     """
     for first in range(0, len(awaited), NOTES_AT_ONCE):
         some = awaited[first : first + NOTES_AT_ONCE]
-        answers = await asyncio.gather(*(_note(connection, waiter, one) for one in some), return_exceptions=True)
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
-        if not all(answers):
+        if not all(await together(_note(connection, waiter, one) for one in some)):
             raise InboxMovedError(f"a workflow that {waiter!r} waits for has ended")
 
 
@@ -117,16 +113,30 @@ async def tell_waiters(table: Table, ended: Head, now: int) -> list[str]:
     """Tell everybody who waits for the end of a workflow; those that are due now because of it.
 
     Whoever has gone or ended itself is left out. What is told twice costs a wake.
+
+    Raises:
+        StoreUnavailableError: somebody could not be told; everybody else has been.
     """
     waiters = [
         item[SORT_KEY]["S"].removeprefix(AWAIT_PREFIX)
         async for item in table.query(items_query_of(ended.workflow_id, AWAIT_PREFIX))
     ]
     told: list[str] = []
+    failures: list[StoreUnavailableError] = []
+
+    async def tell(waiter: str) -> bool:
+        try:
+            return await _tell(table, waiter, ended.workflow_id, now)
+        except StoreUnavailableError as error:
+            failures.append(error)
+            return False
+
     for first in range(0, len(waiters), TELL_AT_ONCE):
         some = waiters[first : first + TELL_AT_ONCE]
-        answers = await asyncio.gather(*(_tell(table, waiter, ended.workflow_id, now) for waiter in some))
+        answers = await together(map(tell, some))
         told += [waiter for waiter, is_told in zip(some, answers, strict=True) if is_told]
+    if failures:
+        raise failures[0]
     return told
 
 

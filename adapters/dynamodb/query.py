@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 from typing import TYPE_CHECKING, Any
@@ -28,6 +27,7 @@ from adapters.dynamodb.items import (
 from adapters.dynamodb.naming import check_id
 from adapters.dynamodb.reading import read_partition
 from adapters.dynamodb.schema import DUE_AT, DUE_INDEX, DUE_SHARD, LIST_AT, LIST_INDEX, LIST_TYPE, PARTITION_KEY
+from adapters.dynamodb.together import together
 from engine.commit import Retrying
 from engine.errors import InvalidIdError, WorkflowNotFoundError
 from engine.keys import ERROR_KEY, OUTPUT_KEY
@@ -189,7 +189,7 @@ async def list_workflows(
         for group in groups
     ]
     # One that ends just now may be found in two groups.
-    found = sorted({place for places in await asyncio.gather(*queries) for place in places}, reverse=True)
+    found = sorted({place for places in await together(queries) for place in places}, reverse=True)
     page = found[:limit]
     stored = [decode_head(item) for item in await table.batch_get([key(place[1], HEAD) for place in page])]
     heads = [head for head in stored if not head.purging_at]
@@ -204,7 +204,7 @@ async def list_workflows(
 async def oldest_active(table: Table, workflow_type: str, limit: int) -> list[str]:
     """Ids of the ``limit`` oldest workflows of a type that have not ended, the oldest first; eventually consistent."""
     queries = [_list_some(table, part, ACTIVE, None, limit, is_forward=True) for part in list_types(workflow_type)]
-    found = sorted(place for places in await asyncio.gather(*queries) for place in places)
+    found = sorted(place for places in await together(queries) for place in places)
     return [workflow_id for _, workflow_id in found[:limit]]
 
 
@@ -255,7 +255,7 @@ def _parse_cursor(cursor: str) -> _Place:
 async def overdue(table: Table, *, now: int, limit_per_shard: int) -> list[Overdue]:
     """Workflows due before ``now`` (milliseconds), the longest overdue first, each once."""
     found: dict[str, int] = {}
-    shards = await asyncio.gather(*(_overdue_in(table, shard, now, limit_per_shard) for shard in DUE_SHARD_NAMES))
+    shards = await together(_overdue_in(table, shard, now, limit_per_shard) for shard in DUE_SHARD_NAMES)
     for entry in (entry for shard in shards for entry in shard):
         found[entry.workflow_id] = min(entry.due_at, found.get(entry.workflow_id, entry.due_at))
     due = [Overdue(workflow_id=workflow_id, due_at=due_at) for workflow_id, due_at in found.items()]

@@ -6,7 +6,6 @@ the last seconds at each look, and its cursor knows which of those messages it h
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 import hashlib
@@ -27,6 +26,7 @@ from adapters.dynamodb.limits import (
 )
 from adapters.dynamodb.origins import decode_origin, encode_origin
 from adapters.dynamodb.schema import PARTITION_KEY, SORT_KEY, TTL
+from adapters.dynamodb.together import together
 from engine.errors import InvalidIdError
 from engine.limits import U32_MAX
 from engine.location import EVERYTHING, check_publication
@@ -217,7 +217,7 @@ async def _of_all(
     shards = range(TAIL_SHARDS) if topic is None else (shard_of(topic, TAIL_SHARDS),)
     first = max(position.floor, horizon)
     reads = [_of_shard(table, name, shard, topic, position, first, limit, is_forward=is_forward) for shard in shards]
-    found = [message for messages in await asyncio.gather(*reads) for message in messages]
+    found = [message for messages in await together(reads) for message in messages]
     found.sort(key=lambda message: (message.sent_at, message.id))
     return found[:limit] if is_forward else found[-limit:]
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.dynamodb.limits import LEASE_MS, NOTES_AT_ONCE
+from adapters.dynamodb.limits import LEASE_MS, NOTES_AT_ONCE, TELL_AT_ONCE
 from adapters.dynamodb.store import Claimed, Ended, NotDue, Unreadable
 from engine.commit import Alarm, Child, Commit
 from engine.errors import InboxMovedError, StoreUnavailableError
 from engine.keys import ERROR_KEY, STATE_KEY
 from engine.lifecycle import ENDED, WorkflowState
+from tests.contract.aws import Answer
 
 if TYPE_CHECKING:
     from adapters.dynamodb.driver import DynamoDriver
@@ -165,6 +166,20 @@ async def test_many_who_wait_are_all_told_but_those_that_are_gone(place: Place) 
     assert told == waiters[2:]
     assert set(waiters[2:]) <= await place.due()
     assert set(await place.items("w01")) == set()
+
+
+async def test_one_who_cannot_be_told_keeps_nobody_else_from_being_told(place: Place) -> None:
+    parents = [f"parent-{number:02d}" for number in range(TELL_AT_ONCE + 4)]
+    await place.store.start(workflow_id="child", type="ship", input=b"\x02")
+    for parent in parents:
+        await (await place.started(parent)).commit(awaits("child"))
+    child = await place.claimed("child")
+    place.client.plan["update_item"] = [Answer("ValidationException")]
+    await child.commit(ends())
+    assert await place.due() == {"child", *parents[1:]}
+    claim = await place.store.claim("child")
+    assert claim == Ended(tuple(parents))
+    assert await place.due() == set(parents)
 
 
 async def test_a_waiter_that_goes_on_with_something_else_is_woken_for_nothing_and_parked(place: Place) -> None:

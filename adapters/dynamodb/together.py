@@ -1,0 +1,21 @@
+"""Calls side by side, none of which is left running where another one has failed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterable
+
+T = TypeVar("T")
+
+
+async def together(calls: Iterable[Awaitable[T]]) -> list[T]:
+    """The answers to ``calls``, in their order; where some fail, the first of their errors, once all are over."""
+    found: list[T] = []
+    for answer in await asyncio.gather(*calls, return_exceptions=True):
+        if isinstance(answer, BaseException):
+            raise answer
+        found.append(answer)
+    return found
