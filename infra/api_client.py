@@ -7,7 +7,7 @@ import http.client
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlsplit
 
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
@@ -80,11 +80,10 @@ class ApiClient:
 
         Raises:
             DeployError: no answer came.
+            CalledWronglyError: a parameter is no text that could be sent.
         """
         target = urlsplit(self.url)
-        # What is signed has %20 for a space: whoever checks it reads a "+" as one and signs that.
-        told = f"?{urlencode(query, doseq=True, quote_via=quote, safe='')}" if query else ""
-        full_path = target.path.rstrip("/") + path + told
+        full_path = target.path.rstrip("/") + path + (f"?{_query(query)}" if query else "")
         signed = self._signed(method, f"{target.scheme}://{target.netloc}{full_path}", body, headers or {})
         secure = target.scheme == "https"
         kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
@@ -95,7 +94,8 @@ class ApiClient:
                 answer = connection.getresponse()
                 received = {name.lower(): value for name, value in answer.getheaders()}
                 return Reply(status=answer.status, headers=received, body=answer.read())
-            except (OSError, http.client.HTTPException) as error:
+            # A host that cannot be one is found when it is looked up, as an error of encodings.
+            except (OSError, http.client.HTTPException, UnicodeError) as error:
                 raise DeployError(f"No answer from {self.url}: {error or type(error).__name__}") from error
 
     def _signed(self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]) -> dict[str, str]:
@@ -112,8 +112,22 @@ def segment(text: str) -> str:
 
     Raises:
         CalledWronglyError: none can say it: API Gateway takes a question mark, however it is written, for the end of a
-            path, and would call something else.
+            path, and would call something else; or it is no text.
     """
     if "?" in text:
         raise CalledWronglyError(f"{text!r} holds a question mark, which no address of an HTTP API can say.")
-    return quote(text, safe="")
+    return _quoted(text)
+
+
+def _query(query: Mapping[str, str | Sequence[str]]) -> str:
+    pairs = [(name, one) for name, told in query.items() for one in ([told] if isinstance(told, str) else told)]
+    # A space is %20: whoever checks the signature reads a "+" as one and signs that.
+    return "&".join(f"{_quoted(name)}={_quoted(one)}" for name, one in pairs)
+
+
+def _quoted(text: str) -> str:
+    try:
+        return quote(text, safe="")
+    except UnicodeEncodeError:
+        # Half a character: an argument that is no UTF-8, or what was escaped in somebody's JSON.
+        raise CalledWronglyError(f"{text!r} is no valid Unicode text.") from None

@@ -1,4 +1,4 @@
-"""The command line ``torpor``: its options and its exit codes (0 done, 1 refused or failed, 2 called wrongly)."""
+"""The command line ``torpor``: its options and exit codes (0 done, 1 refused or failed, 2 called wrongly, 130 Ctrl-C)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from botocore.exceptions import BotoCoreError, ClientError
+
 from engine.errors import TorporError
 from engine.lifecycle import WorkflowState
 from infra import commands, deploy, dev, many, options, schedule_commands
 from infra.fault import CalledWronglyError
-from infra.printing import lines_of
+from infra.printing import flush, lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,6 +43,9 @@ Values (--input, --body) are JSON, @FILE to read a file, or - to read standard i
 
 LIST_LIMIT = 100
 
+UNDONE = (TorporError, BotoCoreError, ClientError, OSError)
+"""Why a command could not do what it was asked: what we, AWS and this machine say in words of their own."""
+
 
 def parser() -> argparse.ArgumentParser:
     """The grammar of the command line."""
@@ -60,21 +65,29 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit as it says."""
-    chosen = _parsed(arguments)
-    act: Callable[[argparse.Namespace], None] = chosen.act
     try:
-        act(chosen)
-    except CalledWronglyError as error:
-        chosen.made_by.error(str(error))
-    except TorporError as error:
-        print(f"torpor: {lines_of(str(error))}", file=sys.stderr)
-        sys.exit(1)
+        _act(arguments)
     except BrokenPipeError:
         # The reader of our output (`| head`) has had enough.
-        sys.stderr.close()
         sys.exit(0)
     except KeyboardInterrupt:
         sys.exit(130)
+    except UNDONE as error:
+        print(f"torpor: {lines_of(str(error))}", file=sys.stderr)
+        sys.exit(1)
+
+
+def _act(arguments: Sequence[str] | None) -> None:
+    try:
+        chosen = _parsed(arguments)
+        act: Callable[[argparse.Namespace], None] = chosen.act
+        try:
+            act(chosen)
+        except CalledWronglyError as error:
+            chosen.made_by.error(str(error))
+    finally:
+        # Python's own end would tell of a reader that has gone in words and with an exit code of its own.
+        flush()
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -14,7 +14,7 @@ from infra.api_client import segment
 from infra.asking import WORKFLOWS_PAGE_MAX, ask, encoded, find, listed, tell, told_error, value_of
 from infra.fault import CalledWronglyError, DeployError
 from infra.ministack import wait
-from infra.printing import as_json, lines_of, print_json, print_table, short
+from infra.printing import as_json, lines_of, print_json, print_line, print_table, short
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -65,6 +65,9 @@ def send(arguments: Namespace) -> None:
         _signal(arguments)
         return
     query = {} if arguments.wait is None else {"wait": f"{min(arguments.wait, WAIT_MAX_S):g}"}
+    if arguments.key is not None:
+        # Not the header Idempotency-Key: a key may be any text, and a header may not.
+        query["id"] = arguments.key
     reply = _post(arguments, f"{_at(arguments)}/messages/{segment(arguments.name)}", arguments.body, query)
     accepted = value_of(reply)
     if "reply" in accepted and not arguments.json:
@@ -79,17 +82,16 @@ def _signal(arguments: Namespace) -> None:
     if arguments.wait is not None:
         raise CalledWronglyError("only who sends to the id of a workflow can wait for the reply")
     body = {"type": arguments.type, "tags": dict(arguments.tag or []), "body": arguments.body}
+    if arguments.key is not None:
+        body["id"] = arguments.key
     reply = _post(arguments, f"/signals/{segment(arguments.name)}", body, {})
     accepted = value_of(reply)
     tell(arguments, accepted, f"{_acceptance(accepted)} by {accepted.get('workflow_id', '')}{_ids(reply)}")
 
 
 def _post(arguments: Namespace, path: str, body: Any, query: dict[str, str]) -> Reply:
-    """What the API says to a message, which counts once where the options give it a key."""
-    headers = _ray(arguments)
-    if arguments.key is not None:
-        headers["Idempotency-Key"] = arguments.key
-    return find(arguments).request("POST", path, query=query, body=encoded(body), headers=headers)
+    """What the API says to a message."""
+    return find(arguments).request("POST", path, query=query, body=encoded(body), headers=_ray(arguments))
 
 
 def _ray(arguments: Namespace) -> dict[str, str]:
@@ -180,7 +182,7 @@ def order(arguments: Namespace) -> None:
     body = None
     query: dict[str, str] = {}
     if arguments.command == "recover" and _is_from_dlq(arguments):
-        redrive.run(stack=arguments.stack, region=arguments.region, folder=Path.cwd(), say=print)
+        redrive.run(stack=arguments.stack, region=arguments.region, folder=Path.cwd(), say=print_line)
         return
     if arguments.command != "replay":
         is_about_many = many.is_meant(arguments)

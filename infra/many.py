@@ -9,7 +9,7 @@ from infra import options
 from infra.api_client import segment
 from infra.asking import WORKFLOWS_PAGE_MAX, RefusedError, ask, find, listed, told_error
 from infra.fault import CalledWronglyError, DeployError
-from infra.printing import print_json, print_table, short
+from infra.printing import print_json, print_line, print_table, short
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -75,7 +75,8 @@ def order(arguments: Namespace) -> None:
         answer = _told(api, workflow["id"], arguments.command, query)
         answers.append(answer)
         if not arguments.json:
-            print(f"{workflow['id']}  {short(answer.get('refused') or answer.get('state', 'done'))}", flush=True)
+            # Whoever reads it may go: the rest is done all the same.
+            print_line(short(f"{workflow['id']}  {answer.get('refused') or answer.get('state', 'done')}"))
     if arguments.json:
         print_json({"workflows": answers})
     elif not found:

@@ -86,9 +86,11 @@ def value(text: str) -> Any:
         elif text.startswith("@"):
             text = Path(text[1:]).read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise argparse.ArgumentTypeError(f"{text[1:]} cannot be read: {error}") from error
+        raise argparse.ArgumentTypeError(f"{text[1:] or 'standard input'} cannot be read: {error}") from error
     try:
         return json.loads(text)
+    except RecursionError:
+        raise argparse.ArgumentTypeError("this nests deeper than any value may") from None
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"this is not JSON ({error}); a text needs its quotes: '\"text\"'") from error
 

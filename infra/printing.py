@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from typing import Any
 
 CELL_MAX = 60
@@ -13,6 +15,26 @@ _ON_ONE_LINE = {code: f"\\x{code:02x}" for code in (*_ESCAPED_BY_JSON, *_OTHERS)
 _ON_ONE_LINE |= dict.fromkeys(map(ord, "\t\n\r"), " ")
 _IN_JSON = {code: f"\\u{code:04x}" for code in _OTHERS}
 """What a terminal would obey is shown instead: whoever sends a message must not write on an operator's screen."""
+
+
+def print_line(line: str) -> None:
+    """Print a line at once, and go on where nobody reads any more (`| head`): then nothing is printed from there on."""
+    _print(line, "\n")
+
+
+def flush() -> None:
+    """Have what was printed arrive, unless nobody reads any more."""
+    _print("", "")
+
+
+def _print(text: str, end: str) -> None:
+    try:
+        print(text, end=end, flush=True)
+    except OSError as error:
+        # What is left in Python's own buffer goes there too, or Python would try again at its end and complain itself.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise
 
 
 def print_json(value: Any) -> None:

@@ -16,6 +16,7 @@ from adapters.sqs import Wake, read_wake
 from infra.api_client import segment
 from infra.aws import client, local_client
 from infra.fault import CalledWronglyError, DeployError
+from infra.printing import short
 from infra.target import DevNote, find_api, stack_outputs
 
 if TYPE_CHECKING:
@@ -160,7 +161,8 @@ def _ask_again(api: ApiClient, letter: Letter) -> tuple[Reply, str]:
         return api.request("POST", f"{at}/wake"), "woken"
     path = f"{at}/messages/{segment(letter.event['name'])}"
     body = json.dumps(letter.event.get("body")).encode()
-    reply = api.request("POST", path, body=body, headers={"Idempotency-Key": letter.key})
+    # Not as a header: a key may be any text.
+    reply = api.request("POST", path, query={"id": letter.key}, body=body)
     return reply, f'sent its message "{letter.event["name"]}"'
 
 
@@ -191,7 +193,7 @@ def run(*, stack: str | None, region: str | None, folder: Path, say: Callable[[s
     counts = {True: 0, False: 0}
     for done in redrive(api, queue, outputs["DeadLetterQueueUrl"], bus):
         counts[done.is_settled] += 1
-        say(f"{done.workflow_id}  {done.what}")
+        say(short(f"{done.workflow_id}  {done.what}"))
     say(f"{counts[True]} settled, {counts[False]} left in the dead-letter queue")
     if counts[False]:
         raise DeployError("Something is left in the dead-letter queue; see docs/RELIABILITY.md.")

@@ -18,7 +18,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from infra.api_client import ApiClient
 from infra.aws import LOCAL_ACCESS_KEY, LOCAL_REGION, LOCAL_SECRET_KEY, client
-from infra.fault import DeployError
+from infra.fault import CalledWronglyError, DeployError
 from infra.local_stack import local_api
 
 if TYPE_CHECKING:
@@ -147,20 +147,27 @@ def find_api(*, stack: str | None, endpoint: str | None, region: str | None) -> 
 
 
 def _at_address(endpoint: str, region: str | None) -> ApiClient:
-    address = urlsplit(endpoint)
-    if address.scheme not in {"http", "https"} or not address.hostname:
-        raise DeployError(
-            f"--endpoint must be an address such as https://abc.execute-api.eu-west-1.amazonaws.com, not {endpoint!r}."
-        )
-    if address.hostname in LOOPBACK:
+    hostname = _hostname_of(endpoint)
+    if hostname in LOOPBACK:
         # Nothing signed with the caller's own key is ever sent to a server on this machine.
         credentials = Credentials(LOCAL_ACCESS_KEY, LOCAL_SECRET_KEY)
         return ApiClient(url=endpoint, region=region or LOCAL_REGION, credentials=credentials)
     session = botocore.session.Session()
-    signed_for = region or _region_in(address.hostname) or session.get_config_variable("region")
+    signed_for = region or _region_in(hostname) or session.get_config_variable("region")
     if not signed_for:
         raise DeployError("The address does not tell its region: give --region.")
     return ApiClient(url=endpoint, region=signed_for, credentials=_own_credentials(session))
+
+
+def _hostname_of(endpoint: str) -> str:
+    # Half an address of IPv6 has no parts, and what is no port is found by whoever asks for it.
+    with contextlib.suppress(ValueError):
+        address = urlsplit(endpoint)
+        if address.scheme in {"http", "https"} and address.hostname and (address.port is None or address.port > 0):
+            return address.hostname
+    raise CalledWronglyError(
+        f"--endpoint must be an address such as https://abc.execute-api.eu-west-1.amazonaws.com, not {endpoint!r}."
+    )
 
 
 def _region_in(hostname: str) -> str | None:

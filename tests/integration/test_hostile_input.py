@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import logging
+import os
 import tracemalloc
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +25,15 @@ from handlers import bodies, logs, problems
 from handlers.problems import Problem
 from handlers.resume import ResumeFunction, UnreadableEventError
 from handlers.worker import Batch
+from infra.cli import main
+from infra.target import DevNote
 from tests.integration.driven import Driven, wake
 from tests.integration.http import Caller
 from tests.integration.lambda_event import LambdaContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from handlers.bootstrap import Wiring
     from tests.integration.conftest import Cloud
@@ -239,6 +243,24 @@ def test_a_refusal_is_short_however_much_was_sent(driven: Driven, path: str, bod
     answer = driven.http.post(path, body=sent)
     assert 400 <= answer.status < 500
     assert len(answer.value["detail"]) == problems.DETAIL_CHARACTERS_MAX
+
+
+def test_a_dead_letter_says_nothing_that_a_terminal_obeys(
+    cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    detail = {"workflow_id": "w\x1b[2J", "name": "go\x9b31m", "id": "ключ\n"}
+    letter = {"requestPayload": {"detail-type": MESSAGE, "id": "e", "detail": detail}}
+    cloud.client("sqs").send_message(QueueUrl=cloud.queue_url, MessageBody=json.dumps(letter))
+    outputs = {"BusName": "none", "DeadLetterQueueUrl": cloud.queue_url}
+    DevNote(endpoint=cloud.endpoint, host="none.execute-api.localhost", pid=os.getpid(), outputs=outputs).write(
+        tmp_path
+    )
+    monkeypatch.chdir(tmp_path)
+    with contextlib.suppress(SystemExit):
+        main(["recover", "--from-dlq"])
+    told = "".join(capsys.readouterr())
+    assert "2J" in told
+    assert all(character == "\n" or character.isprintable() for character in told)
 
 
 MARK = "s3cret-mark"

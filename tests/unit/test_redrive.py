@@ -113,7 +113,18 @@ def test_what_no_address_can_say_is_left_in_the_queue_and_does_not_reach_another
     assert queue.shown_again == ["0", "1"]
 
 
+def test_a_letter_that_holds_any_text_keeps_none_of_the_others_from_being_done() -> None:
+    half = {**EVENT, "detail": {**DETAIL, "id": "\ud800"}}
+    queue = Letters({"workflow_id": "\ud800"}, half)
+    api = ApiClient(url="http://127.0.0.1:1", region="eu-west-1", credentials=Credentials("a", "b"))
+    done = list(redrive(api, queue, "url"))
+    assert [one.is_settled for one in done] == [False, False]
+    assert all("no valid Unicode" in one.what for one in done)
+
+
 def test_an_address_says_anything_but_a_question_mark() -> None:
     assert segment("a/b %#") == "a%2Fb%20%25%23"
     with pytest.raises(CalledWronglyError, match="question mark"):
         segment("a?b")
+    with pytest.raises(CalledWronglyError, match="no valid Unicode"):
+        segment("\ud800")
