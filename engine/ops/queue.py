@@ -55,7 +55,7 @@ async def receive(
         )
     scope.open_parts(name)
     _, count_entry = scope.look(f"{name}:count", MessageEntry)
-    deadline_entry = _look_deadline(scope, name, timeout_ms)
+    deadline_entry = _look_deadline(scope, name)
     if count_entry is not None:
         _replay_deadline(scope, deadline_entry)
         received = _replay(scope, name, count_entry, is_completable=is_completable)
@@ -81,10 +81,13 @@ async def receive(
     return received
 
 
-def _look_deadline(scope: Scope, name: str, timeout_ms: int | None) -> Entry | None:
-    if timeout_ms is None:
-        return None
-    return scope.look(f"{name}:deadline", SleepEntry)[1]
+def _look_deadline(scope: Scope, name: str) -> Entry | None:
+    """The deadline that was fixed when this was first reached; None where the code of then had no timeout.
+
+    Whether today's has one says nothing: a deadline that is missing is not where history ends, one too many is known.
+    """
+    part = f"{name}:deadline"
+    return None if scope.turn.storage.find_below(scope.key, part) is None else scope.look(part, SleepEntry)[1]
 
 
 def _deadline_of(entry: Entry) -> int:

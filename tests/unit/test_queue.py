@@ -79,6 +79,28 @@ async def test_the_deadline_is_fixed_when_it_is_first_reached_and_its_end_is_his
     assert [message.name for message in bench.driver.messages] == ["a"]
 
 
+@pytest.mark.parametrize(("before", "after"), [(60, None), (None, 60)])
+async def test_a_timeout_may_be_dropped_or_given_in_a_deploy(before: float | None, after: float | None) -> None:
+    bench = Bench()
+
+    def code(timeout: float | None) -> Any:
+        async def work(ctx: Context) -> list[str]:
+            first = await ctx.queue.next_batch("first", "a", timeout=timeout)
+            second = await ctx.queue.next_batch("second", "b", timeout=timeout)
+            return [one.name for one in first + second]
+
+        return work
+
+    bench.send("a")
+    await bench.once(code(before))
+    waiting = await bench.once(code(after))
+    assert (waiting.sleep_until is None, waiting.waiting_for_messages) == (after is None, ["b"])
+    bench.clock.advance(50)
+    bench.send("b")
+    assert (await bench.once(code(after))).output == ["a", "b"]
+    assert (await bench.once(code(after))).output == ["a", "b"]
+
+
 async def test_next_raises_past_its_deadline_and_can_be_caught() -> None:
     bench = Bench()
 

@@ -424,6 +424,21 @@ async def test_a_rollback_that_goes_on_with_other_code_undoes_no_less(*, has_nam
     assert bench.undone == ["b", "a"]
 
 
+async def test_what_stands_behind_a_wait_that_was_given_a_timeout_meanwhile_is_undone() -> None:
+    bench = Edited(has_names=True)
+
+    def between(timeout: float | None) -> Any:
+        async def wait(_bench: Edited, ctx: Context) -> None:
+            await ctx.queue.next("wait", timeout=timeout)
+
+        return wait
+
+    bench.send("go")
+    await bench.once(bench.code(between(None)))
+    await bench.fail(bench.code(between(60), ends_with=ValueError("no")))
+    assert bench.undone == ["b", "a"]
+
+
 @pytest.mark.parametrize("has_names", [True, False])
 async def test_nothing_is_undone_past_an_operation_that_has_not_run(*, has_names: bool) -> None:
     """What the code would do with its result nobody knows; half a rollback would say that all was undone."""
