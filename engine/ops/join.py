@@ -13,6 +13,7 @@ from engine.ops.branch import Branches, Failed, Returned, check, first_stop, mer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from engine.entry import Entry
     from engine.ops.branch import Branch, Outcome
     from engine.scope import Scope
 
@@ -46,27 +47,19 @@ async def run(scope: Scope, name: str, branches: Mapping[str, Branch], limit: in
     if not entered:
         scope.visit_below(key)
     else:
-        for branch in statuses.keys() - set(entered):
+        left = set(entered)
+        for branch in statuses.keys() - left:
             scope.visit_below(scope_of(scope, key, branch).key)
-        work = {
-            branch: (branches[branch], scope_of(scope, key, branch)) for branch in branches if branch in set(entered)
-        }
+        work = {branch: (branches[branch], scope_of(scope, key, branch)) for branch in branches if branch in left}
         running = Branches(scope, work, lambda _name, _outcome: False, limit)
         await running.run()
         outcomes = running.outcomes
         if not turn.is_collecting:
             causes = _settle(scope, statuses, branches, outcomes)
-            # One entry holds all the results; a branch that could not be kept would be lost to every later run.
-            scope.check_bytes(sum(len(status.output or b"") for status in statuses.values()), f"join {name!r}")
-            scope.rewrite(key, entry, JoinEntry(branches=statuses), is_urgent=False)
-            _raise_unfinished(outcomes)
-            if not all(_has_ended(statuses, branch) for branch in statuses):
-                # Some were not even started, since the run must stop.
-                turn.check()
-                raise EvictedError
+            _keep(scope, name, entry, statuses, outcomes)
             scope.finished(0, composite=key)
             return _result(name, statuses, branches, causes)
-        _raise_unfinished({branch: outcome for branch, outcome in outcomes.items() if not _has_ended(statuses, branch)})
+        _raise_stop({branch: outcome for branch, outcome in outcomes.items() if not _has_ended(statuses, branch)})
     scope.finished(0, composite=key)
     return _result(name, statuses, branches, {})
 
@@ -98,7 +91,36 @@ def _settle(
     return causes
 
 
-def _raise_unfinished(outcomes: Mapping[str, Outcome]) -> None:
+def _keep(
+    scope: Scope, name: str, entry: Entry, statuses: Mapping[str, BranchStatus], outcomes: Mapping[str, Outcome]
+) -> None:
+    """Record how the branches stand; raise what keeps the join from ending now.
+
+    Raises:
+        UnstorableValueError: all have ended, and one entry cannot hold all the results.
+    """
+    try:
+        # A branch that could not be kept would be lost to every later run.
+        scope.check_bytes(sum(len(status.output or b"") for status in statuses.values()), f"join {name!r}")
+    except UnstorableValueError:
+        # As any failure of a join this is told when nobody waits any more; until then they are entered again.
+        _raise_unfinished(scope, statuses, outcomes)
+        raise
+    kind = JoinEntry(branches=dict(statuses))
+    if kind != entry.kind:
+        scope.rewrite(scope.key_of(name), entry, kind, is_urgent=False)
+    _raise_unfinished(scope, statuses, outcomes)
+
+
+def _raise_unfinished(scope: Scope, statuses: Mapping[str, BranchStatus], outcomes: Mapping[str, Outcome]) -> None:
+    _raise_stop(outcomes)
+    if not all(_has_ended(statuses, branch) for branch in statuses):
+        # Some were not even started, since the run must stop.
+        scope.turn.check()
+        raise EvictedError
+
+
+def _raise_stop(outcomes: Mapping[str, Outcome]) -> None:
     stop = first_stop(outcomes.values())
     if stop is not None:
         raise stop

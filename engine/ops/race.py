@@ -65,7 +65,8 @@ async def _run(scope: Scope, name: str, branches: Mapping[str, Branch]) -> tuple
     for branch in branches.keys() - set(entered):
         scope.visit_below(scope_of(scope, key, branch).key)
     outcomes, winner = await _run_all(scope, key, {branch: branches[branch] for branch in entered})
-    if winner is not None and not turn.is_collecting:
+    # Where a branch has diverged meanwhile there is no winner: its history must be there for code that fits.
+    if winner is not None and not turn.is_collecting and turn.fatal is None:
         return winner, await _decide(scope, key, entry, statuses, winner, outcomes[winner], branches)
     return _undecided(scope, name, entry, statuses, outcomes)
 
@@ -79,7 +80,7 @@ async def _run_all(scope: Scope, key: bytes, branches: Mapping[str, Branch]) -> 
         work[branch] = (branches[branch], below)
 
     def is_decided(name: str, outcome: Outcome) -> bool:
-        if not isinstance(outcome, Returned) or scope.turn.is_collecting:
+        if not isinstance(outcome, Returned) or scope.turn.is_collecting or scope.turn.fatal is not None:
             return False
         try:
             scope.store(outcome.value, branches[name].returns, f"branch {name!r}")
@@ -170,9 +171,10 @@ def _undecided(
             scope.turn.hooks.mark_reported(outcome.error)
         else:
             statuses[branch] = BranchStatus(status=BranchState.RUNNING)
-    if not scope.turn.is_collecting:
-        scope.rewrite(scope.key_of(name), entry, RaceEntry(branches=statuses), is_urgent=False)
-    ending = first_stop(outcomes.values()) or merged_wait(outcomes.values())
+    kind = RaceEntry(branches=statuses)
+    if not scope.turn.is_collecting and kind != entry.kind:
+        scope.rewrite(scope.key_of(name), entry, kind, is_urgent=False)
+    ending = scope.turn.fatal or first_stop(outcomes.values()) or merged_wait(outcomes.values())
     if ending is not None:
         raise ending
     if not was_over:

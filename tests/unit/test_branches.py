@@ -164,6 +164,34 @@ async def test_a_wait_of_several_branches_is_one() -> None:
     assert (result.sleep_until, result.waiting_for_messages) == (start + 30_000, ["a", "b"])
 
 
+async def test_results_that_one_entry_cannot_hold_fail_the_join_once_nobody_waits_any_more() -> None:
+    bench = Bench()
+    bench.driver.value_bytes_max = 1000
+    branches = {"a": step_branch(bench, "a", "x" * 600), "b": step_branch(bench, "b", "x" * 600), "c": sleeping}
+    result = await bench.once(lambda ctx: ctx.join("j", branches))
+    assert result.state is WorkflowState.SLEEPING
+    bench.clock.advance(600)
+    with pytest.raises(UnstorableValueError, match="join 'j'"):
+        await bench.once(lambda ctx: ctx.join("j", branches))
+    assert bench.runs == {"a": 1, "b": 1}
+
+
+async def test_a_wake_for_nothing_writes_no_branch_anew() -> None:
+    bench = Bench()
+
+    async def work(ctx: Context) -> None:
+        with pytest.raises(RaceError):
+            await ctx.race("lost", {"a": failing_branch(ValueError("x"))})
+        waiting = {"done": step_branch(bench, "d", "x" * 999), "deaf": lambda inner: inner.queue.next("n", "x")}
+        await ctx.join("j", waiting)
+
+    await bench.once(work)
+    count = len(bench.driver.commits)
+    await bench.once(work)
+    assert [commit.puts for commit in bench.driver.commits[count:] if commit.puts] == []
+
+
+# --- race ------------------------------------------------------------------------------------------------------------
 # --- race ------------------------------------------------------------------------------------------------------------
 
 
@@ -379,6 +407,33 @@ async def test_a_failure_inside_a_race_that_is_won_is_forgotten() -> None:
     result = await bench.once(lambda ctx: work(ctx, {"fails": fails, "wins": step_branch(bench, "w", 1, takes_s=1)}))
     assert result.output == ["wins", 1]
     assert not any(place.startswith("r/fails/") for place in bench.entries())
+
+
+async def test_a_race_with_a_branch_that_has_diverged_is_not_decided() -> None:
+    bench = Bench()
+
+    async def slow(ctx: Context) -> str:
+        await ctx.sleep("nap", 60)
+        return str(await ctx.step("slow", bench.giving("slow", "slow", takes_s=0.02)))
+
+    async def fits(ctx: Context) -> str:
+        await ctx.step("quick", bench.giving("quick"))
+        await ctx.sleep("s", 600)
+        return "fits"
+
+    async def diverges(ctx: Context) -> None:
+        await ctx.sleep("quick", 60)
+
+    await bench.once(lambda ctx: ctx.race("r", {"slow": slow, "other": fits}))
+    before = bench.entries().keys()
+    bench.clock.advance(60)
+    with pytest.raises(HistoryDivergedError):
+        await bench.once(lambda ctx: ctx.race("r", {"slow": slow, "other": diverges}))
+    assert bench.runs["slow"] == 1
+    assert bench.entries().keys() >= before
+    race = bench.entries()["r"].kind
+    assert isinstance(race, RaceEntry)
+    assert race.winner is None
 
 
 def test_a_race_result_says_what_it_is() -> None:
