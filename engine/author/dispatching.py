@@ -41,6 +41,10 @@ class ChildId(str, Generic[T_co]):
         made.workflow_type, made.returns = workflow_type, returns
         return made
 
+    def __getnewargs__(self) -> tuple[str, str, Any]:  # type: ignore[override]  # a plain text has but itself to copy
+        """What a copy is made of."""
+        return str(self), self.workflow_type, self.returns
+
 
 class Dispatching(Operating):
     """How a context has others work for it."""

@@ -277,8 +277,9 @@ class Attempt:
         self._record(StepEntry(error=text), EntryStatus.FAILED, text)
         assert self.entry is not None
         factor = jitter(self.policy, self.entry.id, self.number)
-        retry_at = self.started_at + retry.backoff_ms(self.policy.retry, self.number, factor)
-        await report(self.turn, self.name, error, self.number, self.policy, retry_at=retry_at)
+        delay_ms = retry.backoff_ms(self.policy.retry, self.number, factor)
+        retry_at = self.started_at + delay_ms
+        await report(self.turn, self.name, error, self.number, self.policy, retry_at=retry_at, delay_ms=delay_ms)
         await self.turn.park(failed(self.scope, self.name, self.entry, self.number, self.policy, retry_at))
         return False
 
@@ -289,7 +290,7 @@ class Attempt:
             ended.__cause__ = error
         if isinstance(ended, (StepError, RollbackError)):
             ended = claimed(ended, self.name, self.number)
-        await report(self.turn, self.name, error, self.number, self.policy, retry_at=None)
+        await report(self.turn, self.name, error, self.number, self.policy)
         self.turn.hooks.mark_reported(ended)
         await self._after_record()
         return ended
@@ -325,12 +326,18 @@ def failed(scope: Scope, name: str, entry: Entry, attempts: int, policy: StepPol
 
 
 async def report(
-    turn: Turn, name: str, error: Exception, attempt: int, policy: StepPolicy, *, retry_at: int | None
+    turn: Turn,
+    name: str,
+    error: Exception,
+    attempt: int,
+    policy: StepPolicy,
+    *,
+    retry_at: int | None = None,
+    delay_ms: int | None = None,
 ) -> None:
-    """Tell the observers of a failed attempt; ``retry_at`` (milliseconds) where it is tried again."""
+    """Tell the observers of a failed attempt; where it is tried again ``retry_at``, after ``delay_ms``."""
     if not turn.hooks.wants_errors:
         return
-    delay_s = None if retry_at is None else retry.backoff_ms(policy.retry, attempt) / 1000
     await turn.hooks.failed(
         StepErrorEvent(
             workflow_id=turn.workflow_id,
@@ -339,7 +346,7 @@ async def report(
             max_retries=policy.retry.max_retries,
             remaining_retries=max(0, policy.retry.max_retries - (attempt - 1)),
             will_retry=retry_at is not None,
-            retry_delay=delay_s,
+            retry_delay=None if delay_ms is None else delay_ms / 1000,
             retry_at=retry_at,
             error=error_info(error),
         )

@@ -244,7 +244,7 @@ async def _record_exhausted(
             created_at=known.created_at,
         ),
     )
-    await report(scope.turn, name, error, error.attempts, policy, retry_at=None)
+    await report(scope.turn, name, error, error.attempts, policy)
     scope.turn.hooks.mark_reported(error)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from typing import Any
 
 import pytest
 
-from engine import Context, JoinError, Registry, WorkflowResult, WorkflowState, run_workflow, workflow
+from engine import ChildId, Context, JoinError, Registry, WorkflowResult, WorkflowState, run_workflow, workflow
 from engine.entry import EntryStatus
 from engine.errors import CriticalError, DriverError, InvalidIdError, StartConflictError, UnknownTypeError
 from engine.handle import recover_workflow
@@ -426,3 +427,9 @@ async def test_a_world_may_be_given_its_workflows() -> None:
     await world.drive()
     assert output(world) == 2
     assert world.state("parent") is WorkflowState.COMPLETED
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_the_id_of_a_child_is_copied_with_what_it_knows(copied: Any) -> None:
+    made = copied(ChildId("id-1", "echo", list[int]))
+    assert (type(made), made, made.workflow_type, made.returns) == (ChildId, "id-1", "echo", list[int])

@@ -138,6 +138,17 @@ async def test_exhaustion_is_reported_once_and_attempts_are_timed() -> None:
     assert events == [(1, True, 2, start + 200), (2, True, 1, start + 600), (3, False, 0, None)]
 
 
+async def test_a_shortened_delay_is_told_as_it_is() -> None:
+    bench = Bench()
+    start = bench.clock.now()
+    await bench.once(
+        lambda ctx: ctx.step("s", bench.raising("s", ValueError("no")), retry_jitter=True, retry_backoff_base=10)
+    )
+    [event] = bench.events
+    assert 10 <= event.retry_delay < 20
+    assert event.retry_at == start + round(event.retry_delay * 1000)
+
+
 async def test_an_error_of_a_megabyte_is_cut_in_history() -> None:
     bench = Bench()
     with pytest.raises(StepExhaustedError):
