@@ -1,4 +1,4 @@
-"""The command line ``torpor``: its options and exit codes (0 done, 1 refused or failed, 2 called wrongly, 130 Ctrl-C)."""
+"""The command line ``torpor``: its options and exit codes: 0 done, 1 refused or failed, 2 called wrongly, 130 ended."""
 
 from __future__ import annotations
 

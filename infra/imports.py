@@ -35,26 +35,33 @@ def followed(folder: Path, modules: list[Path], taken: frozenset[str]) -> list[P
     ahead = list(modules)
     while ahead:
         for name in _imported(ahead.pop()):
-            beside = _beside(folder, name)
-            if beside is None:
+            place = beside(folder, name)
+            if place is None:
                 continue
-            if name in taken:
-                raise NameTakenError(beside)
-            if beside not in found:
-                found.add(beside)
-                ahead.append(beside)
+            if place.stem in taken:
+                raise NameTakenError(place)
+            if place not in found:
+                found.add(place)
+                ahead.append(place)
     return sorted(found)
 
 
-def _beside(folder: Path, name: str) -> Path | None:
-    # As Python looks: a package before a module. A folder without __init__.py is more often data than a package.
-    if (folder / name / "__init__.py").exists():
-        return folder / name
-    return folder / f"{name}.py" if (folder / f"{name}.py").exists() else None
+def beside(folder: Path, name: str) -> Path | None:
+    """The package or module of ``folder`` that is, or holds, what is imported as ``name``; None where none does."""
+    # As Python looks: a package, a module, and last a folder without __init__.py. That is more often data than a
+    # package; one that holds what is imported from it is none.
+    top, _, inner = name.partition(".")
+    if (folder / top / "__init__.py").exists():
+        return folder / top
+    if (folder / f"{top}.py").exists():
+        return folder / f"{top}.py"
+    part = folder / top / inner.split(".")[0]
+    is_there = inner and (part.is_dir() or part.with_name(f"{part.name}.py").exists())
+    return folder / top if is_there else None
 
 
 def _imported(module: Path) -> frozenset[str]:
-    """The top-level names that a module, or any file of a package, imports."""
+    """The dotted names that a module, or any file of a package, imports, and what is imported from each."""
     files = [module] if module.is_file() else sorted(module.rglob("*.py"))
     return frozenset().union(*map(_names_in, files))
 
@@ -75,7 +82,7 @@ def _parsed(file: Path, _changed_ns: int, _size: int) -> frozenset[str]:
     except (SyntaxError, ValueError):
         # The author's to see when it is imported, with its line.
         return frozenset()
-    return frozenset(name.split(".")[0] for name in _names(tree))
+    return frozenset(_names(tree))
 
 
 def _names(tree: ast.AST) -> Iterator[str]:
@@ -83,4 +90,4 @@ def _names(tree: ast.AST) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from infra.environment import MINISTACK, find_uv
 from infra.fault import DeployError
-from infra.imports import NameTakenError, followed
+from infra.imports import NameTakenError, beside, followed
 from infra.place import BUILD, IS_CHECKOUT, LOCKS, ROOT, function
 
 if TYPE_CHECKING:
@@ -43,6 +43,9 @@ AWS_PYTHON_VERSION = "3.13"
 
 AWS_PLATFORM = "x86_64-manylinux_2_28"
 """Wheels that Amazon Linux 2023, the system of that runtime, can load. Source: its glibc, 2.34."""
+
+AWS_PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
+"""The same for pip, to which the name of a platform does not mean those before it."""
 
 PACKAGE_BYTES_MAX = 250 * 1024 * 1024
 """Unpacked bytes of a function's package. Source: Lambda quota."""
@@ -74,13 +77,15 @@ class Application:
             if not IS_CHECKOUT:
                 raise DeployError(f"There is no app.py in {folder}: give --app the module that registers workflows.")
             modules = EXAMPLE
-        for name in (modules or "app").split(","):
-            if not all(part.isidentifier() and not keyword.iskeyword(part) for part in name.strip().split(".")):
+        names = [name.strip() for name in (modules or "app").split(",")]
+        for name in names:
+            if not all(part.isidentifier() and not keyword.iskeyword(part) for part in name.split(".")):
                 raise DeployError(
-                    f"{name.strip()!r} is no name of a module: --app takes names as Python imports them, such as app "
-                    f"or shop.orders, separated by commas, and is started in the folder that holds them."
+                    f"{name!r} is no name of a module: --app takes names as Python imports them, such as app or "
+                    f"shop.orders, separated by commas, and is started in the folder that holds them."
                 )
-        return cls(modules=modules or "app", folder=folder)
+        # Without the spaces that one may write: the template's parameter takes none.
+        return cls(modules=",".join(names), folder=folder)
 
     def sources(self) -> list[Path]:
         """The files and folders of the top-level modules, and of those beside them that they import.
@@ -88,8 +93,9 @@ class Application:
         Raises:
             DeployError: one of ``modules`` is nowhere, or one of these has the name of a package of torpor's.
         """
-        tops = {name.strip().split(".")[0] for name in self.modules.split(",")}
-        named = [self._find(top) for top in sorted(tops - set(ROOMS))]
+        names = [name.strip() for name in self.modules.split(",")]
+        tops = {name.split(".")[0] for name in names}
+        named = sorted({self._find(name) for name in names if name.split(".")[0] not in ROOMS})
         if self.folder == ROOT:
             # In our own folder everything is beside everything, and what is needed is named.
             return named
@@ -99,11 +105,13 @@ class Application:
                     raise NameTakenError(place)
         return followed(self.folder, named, TAKEN)
 
-    def _find(self, top: str) -> Path:
+    def _find(self, name: str) -> Path:
+        top = name.partition(".")[0]
         for folder in (self.folder, ROOT):
-            for candidate in (folder / top, folder / f"{top}.py"):
-                if candidate.exists():
-                    return candidate
+            # A folder that was named is meant, whatever it holds: Python will tell what it lacks.
+            found = beside(folder, name) or folder / top
+            if found.exists():
+                return found
         raise DeployError(f"There is no module {top} in {self.folder}: give --app the module that registers workflows.")
 
     def requirements(self) -> str:
@@ -201,16 +209,21 @@ def _aws_installer() -> list[str]:
     if uv:
         version = ["--python-version", AWS_PYTHON_VERSION, "--python-platform", AWS_PLATFORM]
         return [str(uv), "pip", "install", "--quiet", *version, *wheels_only]
-    processor, _, system = AWS_PLATFORM.partition("-")
-    version = ["--python-version", AWS_PYTHON_VERSION, "--platform", f"{system}_{processor}"]
-    return [sys.executable, "-m", "pip", "install", "--quiet", *version, *wheels_only]
+    return [sys.executable, "-m", "pip", "install", "--quiet", *pip_target(), *wheels_only]
+
+
+def pip_target() -> list[str]:
+    """The options by which pip takes what the functions' Python on AWS can load."""
+    platforms = [option for name in AWS_PLATFORMS for option in ("--platform", name)]
+    return ["--python-version", AWS_PYTHON_VERSION, *platforms]
 
 
 def _dependencies(
     requirements: str, installer: list[str], interpreter: Path | None, report: Callable[[str], None]
 ) -> Path:
-    """A folder with what ``requirements`` asks for, installed once per text and installer."""
-    key = hashlib.sha256("\0".join([requirements, *installer[1:]]).encode()).hexdigest()[:16]
+    """A folder with what ``requirements`` asks for, installed once per text, installer and Python."""
+    python = [] if interpreter is None else [_version_of(interpreter)]
+    key = hashlib.sha256("\0".join([requirements, *python, *installer[1:]]).encode()).hexdigest()[:16]
     target = BUILD / "dependencies" / key
     if target.exists():
         return target
@@ -228,15 +241,36 @@ def _dependencies(
     return target
 
 
+def _version_of(interpreter: Path) -> str:
+    # Another one may be at the same place tomorrow, and cannot load what was built for this one.
+    told = subprocess.run(
+        [interpreter, "-I", "-S", "-c", "import sys; print(sys.implementation.cache_tag)"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    return told.stdout.strip()
+
+
 def _copy_code(application: Application, target: Path) -> None:
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     unwanted = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
     for source in [*(ROOT / room for room in ROOMS), *application.sources()]:
-        if source.is_dir():
-            shutil.copytree(source, target / source.name, ignore=unwanted)
-        else:
-            shutil.copy2(source, target / source.name)
+        try:
+            if source.is_dir():
+                shutil.copytree(source, target / source.name, ignore=unwanted)
+            else:
+                shutil.copy2(source, target / source.name)
+        except OSError as error:
+            # An editor is replacing it, or there is a link to nowhere.
+            raise DeployError(f"{source} cannot be packed: {_told(error)}") from error
+
+
+def _told(error: OSError) -> str:
+    """What could not be copied, and why: of a folder a list of it, of which the first will do."""
+    many = error.args[0] if isinstance(error, shutil.Error) else None
+    return str(many[0][2] if many and not isinstance(many, str) else error)
 
 
 def _compile(interpreter: Path, folder: Path) -> None:

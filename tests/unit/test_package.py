@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 from typing import TYPE_CHECKING
 
@@ -10,8 +12,9 @@ import pytest
 from packaging.requirements import Requirement
 
 from infra.fault import DeployError
-from infra.package import Application
-from infra.place import LOCKS, ROOT
+from infra.package import Application, build_zip, pip_target
+from infra.place import LOCKS, ROOT, TEMPLATE
+from tests.tidy.template import read_template
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,6 +42,74 @@ def test_a_module_that_is_nowhere_is_named(tmp_path: Path) -> None:
 def test_what_is_no_name_of_a_module_is_refused(tmp_path: Path, modules: str) -> None:
     with pytest.raises(DeployError, match="is no name of a module: --app takes names as Python imports them"):
         Application.of(modules, tmp_path)
+
+
+def test_a_folder_of_data_does_not_stand_for_the_module_of_its_name(tmp_path: Path) -> None:
+    (tmp_path / "app.py").touch()
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "prices.csv").touch()
+    assert Application.of(None, tmp_path).sources() == [tmp_path / "app.py"]
+    (tmp_path / "app" / "__init__.py").touch()
+    assert Application.of(None, tmp_path).sources() == [tmp_path / "app"]
+
+
+def test_a_folder_without_init_comes_along_where_something_in_it_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(
+        "import lib.tools\nfrom parts import small\nfrom deep.inner.most import x\nimport data.x"
+    )
+    for place in ("lib/tools.py", "parts/small/__init__.py", "deep/inner/most.py", "data/y.py"):
+        (tmp_path / place).parent.mkdir(parents=True)
+        (tmp_path / place).touch()
+    assert {path.name for path in Application.of(None, tmp_path).sources()} == {"app.py", "lib", "parts", "deep"}
+
+
+def test_spaces_between_modules_do_not_reach_the_template(tmp_path: Path) -> None:
+    modules = Application.of(" shop.orders, app ", tmp_path).modules
+    assert re.fullmatch(read_template(TEMPLATE.read_text())["Parameters"]["AppModule"]["AllowedPattern"], modules)
+
+
+PYTHON = """#!/bin/sh
+case "$*" in *cache_tag*) echo {version};; esac
+while [ $# -gt 0 ]; do [ "$1" = --target ] && mkdir -p "$2"; shift; done
+"""
+"""Says its version, and installs nothing where it is told to install something."""
+
+
+@pytest.fixture
+def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Such a Python, and packages of it that are nobody else's."""
+    monkeypatch.setattr("infra.package.BUILD", tmp_path / "build")
+    monkeypatch.setattr("infra.package.find_uv", lambda: None)
+    made = tmp_path / "python"
+    made.write_text(PYTHON.format(version="cpython-311"))
+    made.chmod(0o755)
+    return made
+
+
+def test_what_cannot_be_copied_is_told(tmp_path: Path, python: Path) -> None:
+    package = tmp_path / "app"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "nowhere").symlink_to(tmp_path / "none")
+    with pytest.raises(DeployError, match=r"app cannot be packed: .*No such file or directory: '.*nowhere'"):
+        build_zip(Application.of(None, tmp_path), interpreter=python)
+
+
+def test_what_one_python_has_installed_is_not_for_the_next_one_in_its_place(tmp_path: Path, python: Path) -> None:
+    (tmp_path / "app.py").touch()
+    application = Application.of(None, tmp_path)
+    first = build_zip(application, interpreter=python)
+    assert build_zip(application, interpreter=python) == first
+    python.write_text(PYTHON.format(version="cpython-313"))
+    assert build_zip(application, interpreter=python) != first
+
+
+def test_pip_takes_the_wheels_that_uv_would() -> None:
+    command = [sys.executable, "-m", "pip", "debug", "--verbose", *pip_target()]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    for platform in ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64"):
+        assert f"cp313-cp313-{platform}" in told
+        assert f"cp311-abi3-{platform}" in told
 
 
 def test_what_the_modules_import_from_beside_them_comes_along(tmp_path: Path) -> None:
