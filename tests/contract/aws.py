@@ -29,22 +29,31 @@ if TYPE_CHECKING:
 # One session: it keeps the service's model, which takes longer to read than any test.
 _SESSION = get_session()
 _NUMBERS = itertools.count(1)
-_LIMITS = Limits(connect_timeout_s=5, read_timeout_s=20, connections_max=50)
-_CONFIG = AioConfig(retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=20)
+_PATIENCE_S = 60
+"""Longer than any machine stands still: these calls are made once, and a test fails with them."""
+
+_LIMITS = Limits(connect_timeout_s=_PATIENCE_S, read_timeout_s=_PATIENCE_S, connections_max=50)
+_CONFIG = AioConfig(retries={"total_max_attempts": 1}, connect_timeout=_PATIENCE_S, read_timeout=_PATIENCE_S)
+BOUND_S_MIN = 5
+"""Seconds from which on a delay is a bound on what may hang, such as a step's timeout, and not a pause."""
 
 
 class ShiftedClock:
-    """The machine's clock, moved ahead by as much as a test wants; delays pass a hundred times as fast."""
+    """A clock that stands still but for what a test shifts it: no instant depends on how long the machine takes.
+
+    Pauses pass a hundred times as fast. What bounds a wait for what may hang takes its time: in a hundredth of it a
+    machine may stand still.
+    """
 
     def __init__(self) -> None:
         self.shift_ms = 0
-        self._system = SystemClock()
+        self._began_at = SystemClock().now()
 
     def now(self) -> int:
-        return self._system.now() + self.shift_ms
+        return self._began_at + self.shift_ms
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
-        return self._system.call_later(delay_s / 100, callback)
+        return SystemClock().call_later(delay_s / 100 if delay_s < BOUND_S_MIN else delay_s, callback)
 
 
 class Answer(Exception):  # noqa: N818 - it is what the service answers
