@@ -148,6 +148,7 @@ class Host:
     def __init__(self, *answers: list[bytes | float | None]) -> None:
         self.answers = list(answers)
         self.requests: list[bytes] = []
+        self.asked = asyncio.Event()
         self.connections = 0
         self.busy = 0
         self.busiest = 0
@@ -167,6 +168,7 @@ class Host:
                 head = await reader.readuntil(b"\r\n\r\n")
                 length = int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0])
                 self.requests.append(head + await reader.readexactly(length))
+                self.asked.set()
                 self.busy += 1
                 self.busiest = max(self.busiest, self.busy)
                 try:
@@ -297,8 +299,7 @@ async def test_whoever_gives_up_leaves_no_reply_to_the_next() -> None:
     host = Host([0.005, late], [OK])
     async with host.posted_to() as poster:
         given_up = asyncio.ensure_future(poster.post({}, b""))
-        while not host.requests:
-            await asyncio.sleep(0)
+        await host.asked.wait()
         given_up.cancel()
         await settled()
         assert (await poster.post({}, b"")).body == b"{}"
