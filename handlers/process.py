@@ -20,8 +20,8 @@ T = TypeVar("T")
 SETTLE_ROUNDS_MAX = 5
 """How often what an invocation left running is cancelled before we give up on it. Design choice."""
 
-SETTLE_ROUND_S = 0.2
-"""Seconds that each such round waits. Design choice: a second in all, well inside the margin before the deadline."""
+SETTLE_S = 1.0
+"""Seconds that all these rounds may take where there is so much time. Design choice."""
 
 
 class Process:
@@ -34,29 +34,36 @@ class Process:
         self.loop = asyncio.new_event_loop()
         self._on_terminate: list[Callable[[], None]] = []
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run one invocation's ``work`` to its end and leave nothing behind; raises what ``work`` raises."""
-        return self.loop.run_until_complete(self._invocation(work))
+    def run(self, work: Coroutine[Any, Any, T], *, left_s: Callable[[], float] = lambda: SETTLE_S) -> T:
+        """Run one invocation's ``work`` to its end and leave nothing behind; raises what ``work`` raises.
 
-    async def _invocation(self, work: Coroutine[Any, Any, T]) -> T:
+        ``left_s`` says how many seconds there are for what it has left running, once it is asked.
+        """
+        return self.loop.run_until_complete(self._invocation(work, left_s))
+
+    async def _invocation(self, work: Coroutine[Any, Any, T], left_s: Callable[[], float]) -> T:
         try:
             return await work
         finally:
-            await self.settle()
+            await self.settle(within_s=left_s())
 
     def make_current(self) -> None:
         """Have whoever asks asyncio for "the" loop, as Mangum does, find this one."""
         asyncio.set_event_loop(self.loop)
 
-    async def settle(self) -> None:
-        """Cancel and await every other task of the loop; a task that refuses to end is logged by name."""
+    async def settle(self, *, within_s: float = SETTLE_S) -> None:
+        """Cancel and await every other task of the loop, for ``within_s`` seconds and no more than ``SETTLE_S``.
+
+        A task that refuses to end is logged by name.
+        """
+        round_s = min(SETTLE_S, max(0.0, within_s)) / SETTLE_ROUNDS_MAX
         for _ in range(SETTLE_ROUNDS_MAX):
             leftovers = asyncio.all_tasks() - {asyncio.current_task()}
             if not leftovers:
                 return
             for task in leftovers:
                 task.cancel()
-            done, _ = await asyncio.wait(leftovers, timeout=SETTLE_ROUND_S)
+            done, _ = await asyncio.wait(leftovers, timeout=round_s)
             for task in done:
                 _tell_failure(task)
         names = sorted(task.get_name() for task in asyncio.all_tasks() - {asyncio.current_task()})

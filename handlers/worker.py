@@ -26,6 +26,11 @@ CONCURRENT_TURNS_MAX = 10
 """Turns at once in one invocation. Source: the template's batch size; of a larger batch the rest waits."""
 
 
+ANSWERING_MS = 200
+"""Milliseconds before its deadline by which an invocation must have given up what does not end, to be able to answer.
+Design choice: beyond it Lambda ends the process, and has the whole batch come again."""
+
+
 class Wanted(Struct, frozen=True, kw_only=True):
     """The wakes of one workflow in a batch: the alarms that they are for (milliseconds), and their message ids."""
 
@@ -69,8 +74,12 @@ class WorkerFunction:
 
     def __call__(self, event: Mapping[str, Any], context: Any) -> dict[str, Any]:
         """Handle one batch of SQS records; the answer names those that must be delivered again."""
-        deadline_ms = self._wiring.clock.now() + int(context.get_remaining_time_in_millis())
-        failed = self._wiring.process.run(self._handle(Batch(event["Records"]), deadline_ms))
+        clock = self._wiring.clock
+        deadline_ms = clock.now() + int(context.get_remaining_time_in_millis())
+        failed = self._wiring.process.run(
+            self._handle(Batch(event["Records"]), deadline_ms),
+            left_s=lambda: (deadline_ms - ANSWERING_MS - clock.now()) / 1000,
+        )
         return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
 
     async def _handle(self, batch: Batch, deadline_ms: int) -> list[str]:

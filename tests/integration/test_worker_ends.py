@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ import pytest
 
 from adapters.dynamodb import log
 from adapters.dynamodb.store import Claimed, Held
+from engine import Context, workflow
 from engine.keys import entry_key, name_key
 from engine.limits import DEATHS_MAX
 from handlers.bootstrap import Wiring
@@ -83,6 +85,28 @@ def test_sigterm_hands_the_workflow_on(driven: Driven) -> None:
     assert "owner" not in driven.cloud.head("order-1")
     driven.drain()
     assert driven.state("order-1") == "completed"
+
+
+@workflow("worker-deaf")
+async def deaf(_ctx: Context, _input: None) -> None:
+    while "enough" not in bodies:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600)
+
+
+def test_code_that_hears_of_no_end_does_not_keep_an_invocation_beyond_its_own(
+    driven: Driven, caplog: pytest.LogCaptureFixture
+) -> None:
+    driven.start("worker-deaf", "order-1")
+    driven.start("worker-step", "order-2")
+    began_ms = driven.wiring.clock.now()
+    assert driven.work(remaining_ms=2_000) == []
+    assert driven.wiring.clock.now() - began_ms < 2_000
+    assert told(caplog, "tasks refuse to end")
+    assert driven.state("order-2") == "completed"
+    # Nothing of it may be left to other tests.
+    bodies.append("enough")
+    driven.wiring.process.run(asyncio.sleep(0))
 
 
 def test_an_alarm_that_comes_too_late_in_an_invocation_is_passed_on_as_one(driven: Driven) -> None:
