@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from adapters.dynamodb.expressions import Condition, number, text
-from engine.lifecycle import ENDED
+from engine.lifecycle import ENDED, WorkflowState
 
 _ENDED_VALUES = {f":{state}": text(state) for state in sorted(ENDED)}
 _IS_ONE_OF_THEM = f"#state IN ({', '.join(_ENDED_VALUES)})"
@@ -13,6 +13,17 @@ HAS_ENDED = Condition(f"attribute_exists(#pk) AND {_IS_ONE_OF_THEM}", _ENDED_VAL
 
 HAS_NOT_ENDED = Condition(f"attribute_exists(#pk) AND NOT {_IS_ONE_OF_THEM}", _ENDED_VALUES)
 """Of HEAD: the workflow is there and has not ended, whoever holds it."""
+
+HAS_FAILED = Condition(
+    "#state = :failed AND attribute_not_exists(#purging_at)", {":failed": text(WorkflowState.FAILED)}
+)
+"""Of HEAD: the workflow has failed, and nobody purges it."""
+
+IS_NOT_UNDONE = Condition(
+    f"{HAS_NOT_ENDED.expression} AND NOT #state = :undoing",
+    {**_ENDED_VALUES, ":undoing": text(WorkflowState.ROLLING_BACK)},
+)
+"""Of HEAD: the workflow has not ended, and does not roll back."""
 
 IS_FREE = Condition(f"{HAS_NOT_ENDED.expression} AND attribute_not_exists(#owner)", _ENDED_VALUES)
 """Of HEAD: it has not ended, and nobody holds it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from adapters.dynamodb.conditions import IS_FREE
+from adapters.dynamodb.conditions import HAS_FAILED, HAS_NOT_ENDED, IS_FREE, IS_NOT_UNDONE
 from adapters.dynamodb.errors import ConditionFailedError
 from adapters.dynamodb.expressions import Change
 from adapters.dynamodb.items import HEAD, decode_head, due, key
@@ -43,7 +43,6 @@ async def wake(connection: Connection, workflow_id: str) -> None:
 
 
 async def cancel(
-    connection: Connection,
     claims: Claims,
     workflow_id: str,
     *,
@@ -61,17 +60,15 @@ async def cancel(
         WorkflowEndedError: it has completed or failed.
     """
     try:
-        async with claims.seized_blind(workflow_id, lease_ms=LEASE_MS) as driver:
+        async with claims.seized_blind(workflow_id, lease_ms=LEASE_MS, condition=HAS_NOT_ENDED) as driver:
             driver.on_due = on_due
             state = WorkflowState.CANCELLED
             puts, pruning = [(STATE_KEY, state.encode())], pruning_of(driver.type)
             await driver.commit(Commit(puts=puts, alarm=Alarm(None), state=state, pruning=pruning))
             return driver.has_stale_schedule
-    except WorkflowEndedError:
-        stored = await connection.table.get(key(workflow_id, HEAD))
-        if stored is not None and decode_head(stored).state is WorkflowState.CANCELLED:
-            return False
-        raise
+    except ConditionFailedError as refused:
+        _refuse_unless(refused, workflow_id, WorkflowState.CANCELLED)
+        return False
 
 
 async def cancel_with_rollback(connection: Connection, claims: Claims, workflow_id: str) -> None:
@@ -84,17 +81,23 @@ async def cancel_with_rollback(connection: Connection, claims: Claims, workflow_
         WorkflowNotFoundError: there is no such workflow.
         WorkflowEndedError: it has completed or failed.
     """
-    check_id(workflow_id)
-    stored = await connection.table.get(key(workflow_id, HEAD))
-    if stored is not None and decode_head(stored).state in (WorkflowState.ROLLING_BACK, WorkflowState.CANCELLED):
-        return
     state = WorkflowState.ROLLING_BACK
-    async with claims.seized_blind(workflow_id, lease_ms=LEASE_MS) as driver:
-        if driver.head.state is not state:
+    try:
+        # Looking first would not do: a run that has begun to undo meanwhile would be fenced in the midst of it.
+        async with claims.seized_blind(workflow_id, lease_ms=LEASE_MS, condition=IS_NOT_UNDONE) as driver:
             # Without a stored error the rollback is that of a cancellation, and ends as one.
             puts = [(STATE_KEY, state.encode())]
             await driver.commit(Commit(puts=puts, deletes=[ERROR_KEY], alarm=Alarm(None), state=state))
-        await driver.release(wake_at=connection.clock.now())
+            await driver.release(wake_at=connection.clock.now())
+    except ConditionFailedError as refused:
+        _refuse_unless(refused, workflow_id, state, WorkflowState.CANCELLED)
+
+
+def _refuse_unless(refused: ConditionFailedError, workflow_id: str, *states: WorkflowState) -> None:
+    assert refused.item is not None
+    state = decode_head(refused.item).state
+    if state not in states:
+        raise WorkflowEndedError(f"the workflow {workflow_id!r} is {state}") from None
 
 
 async def recover(connection: Connection, claims: Claims, workflow_id: str) -> bool:
@@ -103,14 +106,11 @@ async def recover(connection: Connection, claims: Claims, workflow_id: str) -> b
     Raises:
         WorkflowNotFoundError: there is no such workflow.
     """
-    check_id(workflow_id)
-    stored = await connection.table.get(key(workflow_id, HEAD))
-    head = None if stored is None else decode_head(stored)
-    if head is None or head.purging_at:
-        raise WorkflowNotFoundError(f"no workflow has the id {workflow_id!r}")
-    if head.state is not WorkflowState.FAILED:
+    try:
+        # Looking first would not do: a run that goes on already would be fenced in the midst of a step.
+        driver = await claims.seize(workflow_id, lease_ms=LEASE_MS, condition=HAS_FAILED)
+    except ConditionFailedError:
         return False
-    driver = await claims.seize(workflow_id, lease_ms=LEASE_MS)
     try:
         return await recover_workflow(workflow_id, driver)
     finally:

@@ -8,29 +8,24 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from adapters.dynamodb.compaction import Keys
-from adapters.dynamodb.conditions import HAS_NOT_ENDED, IS_FREE, NOBODY_LIVING_HOLDS_IT, has_outlived
+from adapters.dynamodb.conditions import IS_FREE, NOBODY_LIVING_HOLDS_IT, has_outlived
 from adapters.dynamodb.driver import DynamoDriver
-from adapters.dynamodb.ends import Waits, tell_waiters
+from adapters.dynamodb.ends import tell_waiters
 from adapters.dynamodb.errors import ConditionFailedError
 from adapters.dynamodb.expressions import Change, Condition, number, text
 from adapters.dynamodb.hold import Hold
 from adapters.dynamodb.items import DUE_ATTRIBUTES, HEAD, INBOX, PRUNE_ALL, Head, decode_head, due, key, place_of
 from adapters.dynamodb.limits import PASSED_UNREAD_MIN, WORKER_POLL_INTERVAL_S
-from adapters.dynamodb.log import Fold
+from adapters.dynamodb.loading import blind_driver, inbox_of, load_driver
 from adapters.dynamodb.naming import check_id
 from adapters.dynamodb.passing import passed_by
 from adapters.dynamodb.plan import Lease
-from adapters.dynamodb.reading import read_partition
-from adapters.dynamodb.tickets import Account, Inbox
-from engine.clock import sleep
 from engine.errors import (
     CorruptHistoryError,
     FencedError,
     InboxMovedError,
     StoreUnavailableError,
     UnknownVersionError,
-    WorkflowEndedError,
     WorkflowNotFoundError,
 )
 from engine.lifecycle import ENDED
@@ -38,7 +33,6 @@ from engine.lifecycle import ENDED
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from adapters.dynamodb.partition import Partition
     from adapters.dynamodb.table import Connection, Table
 
 
@@ -105,9 +99,7 @@ _Gone = Ended | Purging | Outlived | NotFound
 
 _EXISTS = Condition("attribute_exists(#pk) AND attribute_not_exists(#purging_at)")
 _LOOKS_MAX = 5
-_LOOK_AGAIN_S = 0.02
-"""Seconds before what a load did not show is looked for again; doubled each time. Design choice: a transaction settles
-in milliseconds."""
+"""How often an inbox is looked at that keeps moving. Design choice."""
 
 
 class Claims:
@@ -136,20 +128,21 @@ class Claims:
             case _:
                 return taken
 
-    async def seize(self, workflow_id: str, *, lease_ms: int) -> DynamoDriver:
-        """Take a workflow from whoever holds it, in whatever state it is.
+    async def seize(self, workflow_id: str, *, lease_ms: int, condition: Condition = _EXISTS) -> DynamoDriver:
+        """Take a workflow from whoever holds it, in whatever state it is, where ``condition`` holds of its HEAD.
 
         The holder, if any, is fenced at its next commit. This is not counted as a death.
 
         Raises:
             WorkflowNotFoundError: there is none; nothing was written.
+            ConditionFailedError: the condition does not hold; nothing was written.
             CorruptHistoryError, UnknownVersionError: its history cannot be read.
         """
         connection = self._connection.metered()
         lease = self._lease(lease_ms, None)
-        taken = await _seize(connection, workflow_id, lease, _EXISTS)
+        taken = await _seize(connection, workflow_id, lease, condition)
         async with _or_given_back(connection, lease, taken):
-            driver = await _load_driver(connection, lease, taken.head)
+            driver = await load_driver(connection, lease, taken.head)
         if driver is None:
             raise FencedError(f"somebody else seized {workflow_id!r} at the same time")
         return driver
@@ -168,19 +161,15 @@ class Claims:
             return await _load(connection, lease, replace(taken, is_due=True))
 
     @asynccontextmanager
-    async def seized_blind(self, workflow_id: str, *, lease_ms: int) -> AsyncIterator[DynamoDriver]:
-        """As ``seize``, without reading its history or inbox, and only a workflow that has not ended.
-
-        Where the block fails, the lease is given back.
-
-        Raises:
-            WorkflowNotFoundError, WorkflowEndedError: nothing was written.
-        """
+    async def seized_blind(
+        self, workflow_id: str, *, lease_ms: int, condition: Condition
+    ) -> AsyncIterator[DynamoDriver]:
+        """As ``seize``, without reading its history or inbox; where the block fails, the lease is given back."""
         connection = self._connection.metered()
         lease = self._lease(lease_ms, None)
-        taken = await _seize(connection, workflow_id, lease, HAS_NOT_ENDED)
+        taken = await _seize(connection, workflow_id, lease, condition)
         async with _or_given_back(connection, lease, taken):
-            yield _blind_driver(connection, lease, taken.head)
+            yield blind_driver(connection, lease, taken.head)
 
     def _lease(self, lease_ms: int, deadline_ms: int | None) -> Lease:
         # Unique to this claim, so that a claim whose answer was lost is recognised as ours.
@@ -241,66 +230,17 @@ async def _load(connection: Connection, lease: Lease, taken: _Taken) -> Claim:
     if not taken.is_due and taken.head.unread >= PASSED_UNREAD_MIN:
         hold = Hold(connection.table, connection.clock, taken.head, lease)
         try:
-            if await passed_by(connection, hold, _inbox(taken.head, passed=taken.head.unread), taken.due_at):
+            if await passed_by(connection, hold, inbox_of(taken.head, passed=taken.head.unread), taken.due_at):
                 return NotDue(taken.due_at)
         except FencedError:
             return Held(hold.head.lease_until or 0)
     try:
-        driver = await _load_driver(connection, lease, taken.head)
+        driver = await load_driver(connection, lease, taken.head)
     except (CorruptHistoryError, UnknownVersionError) as error:
-        return Unreadable(_blind_driver(connection, lease, taken.head), error)
+        return Unreadable(blind_driver(connection, lease, taken.head), error)
     if driver is None:
         return Held(taken.head.lease_until or 0)
     return Claimed(driver) if taken.is_due else await _run_or_park(driver, taken.due_at)
-
-
-async def _load_driver(connection: Connection, lease: Lease, head: Head) -> DynamoDriver | None:
-    """A driver over what is stored; None where somebody took over in the meantime."""
-    partition = await _read_whole(connection, head)
-    if partition is None:
-        return None
-    inbox = _inbox(head)
-    inbox.look(
-        partition.counts,
-        messages=partition.mail.messages,
-        bare=partition.mail.bare,
-        now=connection.clock.now(),
-    )
-    return DynamoDriver(
-        connection,
-        hold=Hold(connection.table, connection.clock, head, lease),
-        fold=partition.fold(head),
-        inbox=inbox,
-        keys=Keys(live=partition.live_keys(head), stale=partition.stale_keys(head)),
-        waits=Waits(partition.waits),
-    )
-
-
-async def _read_whole(connection: Connection, head: Head) -> Partition | None:
-    """Everything that ``head`` stands on; None where somebody took over in the meantime.
-
-    Raises:
-        CorruptHistoryError: LOG items are missing, and do not appear.
-    """
-    for look in range(_LOOKS_MAX):
-        partition = await read_partition(connection.table, head.workflow_id)
-        if partition.head is None or partition.head.epoch != head.epoch:
-            return None
-        if partition.is_whole(head):
-            return partition
-        await sleep(connection.clock, _LOOK_AGAIN_S * 2**look)
-    raise CorruptHistoryError(f"{head.workflow_id!r} lacks items of its log: {head.log_items} were ever written")
-
-
-def _blind_driver(connection: Connection, lease: Lease, head: Head) -> DynamoDriver:
-    """A driver that has read nothing but HEAD: it writes as any other, and knows no pairs and no messages."""
-    hold = Hold(connection.table, connection.clock, head, lease)
-    keys, waits = Keys(live=[], stale=[]), Waits()
-    return DynamoDriver(connection, hold=hold, fold=Fold(), inbox=_inbox(head), keys=keys, waits=waits)
-
-
-def _inbox(head: Head, *, passed: int = 0) -> Inbox:
-    return Inbox(Account(done=head.inbox_done, gap_n=head.gap_n, gap_at=head.gap_at), passed=passed)
 
 
 class _Taken(Struct, frozen=True, kw_only=True):
@@ -342,10 +282,9 @@ async def _seize(connection: Connection, workflow_id: str, lease: Lease, conditi
     except ConditionFailedError as failed:
         if not failed.item:
             raise WorkflowNotFoundError(f"no workflow has the id {workflow_id!r}") from None
-        head = decode_head(failed.item)
-        if head.purging_at:
+        if decode_head(failed.item).purging_at:
             raise WorkflowNotFoundError(f"the workflow {workflow_id!r} is being purged") from None
-        raise WorkflowEndedError(f"the workflow {workflow_id!r} is {head.state}") from None
+        raise
 
 
 async def _run_or_park(driver: DynamoDriver, due_at: int | None) -> Claim:

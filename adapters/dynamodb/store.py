@@ -329,9 +329,7 @@ class Store:
             WorkflowEndedError: it has completed or failed.
         """
         if not rollback:
-            return await control.cancel(
-                self._connection, self._claims, workflow_id, pruning_of=pruning_of, on_due=on_due
-            )
+            return await control.cancel(self._claims, workflow_id, pruning_of=pruning_of, on_due=on_due)
         await control.cancel_with_rollback(self._connection, self._claims, workflow_id)
         return False
 

@@ -62,6 +62,19 @@ async def test_what_has_ended_is_refused(place: Place, state: WorkflowState) -> 
     assert await place.items() == before
 
 
+async def test_of_two_who_cancel_the_slower_does_not_fence_the_rollback(place: Place) -> None:
+    await place.started()
+    other, runs = place.another("two"), []
+
+    async def the_other_is_faster() -> None:
+        await other.cancel("w", rollback=True)
+        runs.append(await place.claimed(store=other))
+
+    place.client.plan["update_item"] = [the_other_is_faster]
+    assert not await place.store.cancel("w", rollback=True)
+    await runs[0].commit(Commit(puts=[(b"k", b"v")]))
+
+
 async def test_a_rollback_of_a_failure_keeps_its_error(place: Place) -> None:
     driver = await place.started()
     await driver.commit(Commit(puts=[(ERROR_KEY, b"\xa0")], state=WorkflowState.ROLLING_BACK))

@@ -314,3 +314,16 @@ async def test_recovering_what_has_not_failed_writes_nothing(place: Place) -> No
     await driver.commit(Commit(puts=[(b"k", b"v")]))
     with pytest.raises(WorkflowNotFoundError):
         await place.store.recover("never")
+
+
+async def test_of_two_who_recover_the_slower_does_not_fence_the_run(place: Place) -> None:
+    await (await place.started()).commit(Commit(puts=[(STATE_KEY, b"failed")], state=WorkflowState.FAILED))
+    other, runs = place.another("two"), []
+
+    async def the_other_is_faster() -> None:
+        assert await other.recover("w")
+        runs.append(await place.claimed(store=other))
+
+    place.client.plan["update_item"] = [the_other_is_faster]
+    assert not await place.store.recover("w")
+    await runs[0].commit(Commit(puts=[(b"k", b"v")]))
