@@ -79,7 +79,7 @@ async def take_ticket(table: Table, workflow_id: str, now: int) -> int:
         ticket = await _count_up(table, workflow_id, now, IS_NOT_CLOSED)
     except ConditionFailedError:
         raise _ended(workflow_id) from None
-    await check_owned(table, workflow_id, str(ticket))
+    await check_owned(table, workflow_id, f"{ticket} {now}")
     return ticket
 
 
@@ -87,6 +87,7 @@ async def check_owned(table: Table, workflow_id: str, maker: str) -> None:
     """Take an inbox back that was made after its workflow had been purged, while its ``maker`` was stalled.
 
     An inbox without a HEAD would accept messages for nobody, for ever. With one, a purge deletes both at once.
+    ``maker`` names who made it among all who ever did: each inbox begins with the same ticket.
 
     Raises:
         WorkflowNotFoundError: there is no such workflow.

@@ -204,6 +204,24 @@ async def test_a_first_sender_that_was_stalled_makes_no_inbox_of_nobodys(
         await place.store.send("w", name="go", body=b"\x03")
 
 
+@pytest.mark.ministack
+async def test_a_second_sender_that_was_stalled_makes_none_either(ministack_place: Place) -> None:
+    place = ministack_place
+
+    async def purge() -> None:
+        await place.store.cancel("w")
+        place.clock.shift_ms += OUTSTANDING_MAX_MS
+        assert (await place.store.purge("w")).again_at is None
+
+    for _ in range(2):
+        await place.store.start(workflow_id="w", type="order", input=b"\x01")
+        place.client.plan["update_item"] = [None, purge]
+        with pytest.raises(WorkflowNotFoundError):
+            await place.store.send("w", name="go", body=b"\x02")
+        # The same again within ten minutes, under the same token, would be taken for done.
+        assert await place.items() == {}
+
+
 async def test_the_alarm_for_the_rest_of_a_purge_is_not_early(moto_place: Place) -> None:
     await ended(moto_place)
     last_word_at = moto_place.clock.now() + OUTSTANDING_MAX_MS
