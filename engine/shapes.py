@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import types
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
-from typing import Annotated, Any, NewType, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Any, Literal, NewType, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 from uuid import UUID
 
 import msgspec
@@ -90,6 +91,10 @@ def _fit_foreign_json(as_type: Any, plain: Any) -> Any:
 
 
 def _require_instance(as_type: Any, plain: Any) -> Any:
+    if get_origin(as_type) is not None:
+        raise _MisfitError(
+            "such a generic type cannot be rebuilt from a stored value; declare a list, dict, set or tuple"
+        )
     if isinstance(plain, as_type):
         return plain
     raise _MisfitError(f"a {type(plain).__qualname__} cannot be read as {shown(as_type)}")
@@ -134,20 +139,28 @@ def _with_whole_numbers(plain: Any) -> Any:
 
 
 def _fit_by_parts(plain: Any, as_type: Any, reading: _Reading) -> Any:
-    if isinstance(as_type, NewType):
-        return _fit(plain, as_type.__supertype__, reading)
-    if type(as_type).__name__ == "TypeAliasType":
-        return _fit(plain, as_type.__value__, reading)
     origin, arguments = get_origin(as_type), get_args(as_type)
-    if origin is Annotated:
-        return _fit(plain, arguments[0], reading)
+    made = as_type if origin is None else origin
+    if (meant := _meant_by(as_type)) is not as_type:
+        return _fit(plain, meant, reading)
     if origin in (Union, types.UnionType):
         return _fit_union(plain, arguments, reading)
+    if origin is Literal:
+        return _fit_member(plain, arguments, as_type)
+    if isinstance(made, type) and (origin is None or _is_of_fields(made)):
+        return _fit_class(plain, as_type, made, reading)
     if origin is not None and arguments:
-        return _fit_generic(plain, origin, arguments, reading)
-    if isinstance(as_type, type):
-        return _fit_class(plain, as_type, reading)
+        return _fit_generic(plain, as_type, origin, arguments, reading)
     raise _MisfitError("such a type cannot be rebuilt from a stored value")
+
+
+def _meant_by(as_type: Any) -> Any:
+    """The type that another name, or notes on it, stand for; else ``as_type``."""
+    if isinstance(as_type, NewType):
+        return as_type.__supertype__
+    if type(as_type).__name__ == "TypeAliasType":
+        return as_type.__value__
+    return get_args(as_type)[0] if get_origin(as_type) is Annotated else as_type
 
 
 def _fit_union(plain: Any, members: tuple[Any, ...], reading: _Reading) -> Any:
@@ -167,7 +180,7 @@ def _fit_union(plain: Any, members: tuple[Any, ...], reading: _Reading) -> Any:
     return fitting[0]
 
 
-def _fit_generic(plain: Any, origin: Any, arguments: tuple[Any, ...], reading: _Reading) -> Any:
+def _fit_generic(plain: Any, as_type: Any, origin: Any, arguments: tuple[Any, ...], reading: _Reading) -> Any:
     if origin in _MAPPINGS:
         _require(plain, Mapping)
         key_type, value_type = arguments
@@ -184,9 +197,7 @@ def _fit_generic(plain: Any, origin: Any, arguments: tuple[Any, ...], reading: _
     if isinstance(origin, type) and issubclass(list, origin) and issubclass(origin, Sequence):
         _require(plain, list)
         return [_fit(item, arguments[0], reading) for item in plain]
-    if dataclasses.is_dataclass(origin):
-        return _fit_class(plain, origin, reading)
-    raise _MisfitError("such a generic type cannot be rebuilt from a stored value")
+    return _require_instance(as_type, plain)
 
 
 def _fit_key(key: Any, as_type: Any, reading: _Reading) -> Any:
@@ -204,38 +215,75 @@ def _require(plain: Any, kind: Any) -> None:
         raise _MisfitError(f"a {type(plain).__qualname__} was stored")
 
 
-def _fit_class(plain: Any, as_type: Any, reading: _Reading) -> Any:
-    if issubclass(as_type, Enum):
-        return _fit_enum(plain, as_type)
-    if dataclasses.is_dataclass(as_type):
-        return _fit_dataclass(plain, as_type, reading)
-    if is_typeddict(as_type):
-        return _fit_typed_dict(plain, as_type, reading)
-    if issubclass(as_type, tuple) and hasattr(as_type, "_fields"):
-        return _fit_named_tuple(plain, as_type, reading)
+def _is_of_fields(as_type: type) -> bool:
+    return dataclasses.is_dataclass(as_type) or is_typeddict(as_type) or _is_named_tuple(as_type)
+
+
+def _is_named_tuple(as_type: type) -> bool:
+    return issubclass(as_type, tuple) and hasattr(as_type, "_fields")
+
+
+def _fit_class(plain: Any, as_type: Any, made: Any, reading: _Reading) -> Any:
+    """``plain`` as the class ``made``; ``as_type`` is the same, or says what its type parameters are."""
+    if issubclass(made, Enum):
+        return _fit_member(plain, made, as_type)
+    if dataclasses.is_dataclass(made):
+        return _fit_dataclass(plain, made, _hints(as_type, made, include_extras=True), reading)
+    if is_typeddict(made):
+        return _fit_typed_dict(plain, made, _hints(as_type, made), reading)
+    if _is_named_tuple(made):
+        return _fit_named_tuple(plain, made, _hints(as_type, made), reading)
     return reading.foreign(as_type, plain)
 
 
-def _fit_named_tuple(plain: Any, as_type: Any, reading: _Reading) -> Any:
+def _hints(as_type: Any, made: Any, *, include_extras: bool = False) -> dict[str, Any]:
+    """What ``made`` declares for its fields, with what ``as_type`` says of its type parameters put in their place."""
+    hints = get_type_hints(made, include_extras=include_extras)
+    given: dict[Any, dict[Any, Any]] = {}
+    _give_parameters(as_type, {}, given)
+    if not any(given.values()):
+        return hints
+    declaring = {name: kind for kind in made.__mro__[::-1] for name in inspect.get_annotations(kind)}
+    return {name: _with_parameters(hint, given.get(declaring.get(name, made), {})) for name, hint in hints.items()}
+
+
+def _give_parameters(as_type: Any, outer: Mapping[Any, Any], given: dict[Any, dict[Any, Any]]) -> None:
+    """Put into ``given`` what the type parameters of a class stand for, and those of its bases."""
+    made = get_origin(as_type) or as_type
+    arguments = (_with_parameters(argument, outer) for argument in get_args(as_type))
+    given[made] = dict(zip(getattr(made, "__parameters__", ()), arguments, strict=False))
+    for base in made.__dict__.get("__orig_bases__", getattr(made, "__bases__", ())):
+        _give_parameters(base, given[made], given)
+
+
+def _with_parameters(hint: Any, given: Mapping[Any, Any]) -> Any:
+    if isinstance(hint, TypeVar):
+        return given.get(hint, hint)
+    parameters = getattr(hint, "__parameters__", ())
+    if isinstance(hint, type) or not any(parameter in given for parameter in parameters):
+        return hint
+    return hint[tuple(given.get(parameter, parameter) for parameter in parameters)]
+
+
+def _fit_named_tuple(plain: Any, as_type: Any, hints: dict[str, Any], reading: _Reading) -> Any:
     _require(plain, list | tuple)
     if len(plain) > len(as_type._fields):
         raise _MisfitError(f"{len(plain)} items were stored, {len(as_type._fields)} are declared")
-    hints = get_type_hints(as_type)
     named = zip(as_type._fields, plain, strict=False)
     return as_type(*(_fit(item, hints.get(name, Any), reading) for name, item in named))
 
 
-def _fit_enum(plain: Any, as_type: type[Enum]) -> Enum:
+def _fit_member(plain: Any, members: Iterable[Any], as_type: Any) -> Any:
+    """That of ``members`` whose stored form is that of ``plain``."""
     stored = encode(plain)
-    for member in as_type:
-        if encode(member.value) == stored:
+    for member in members:
+        if encode(member) == stored:
             return member
     raise _MisfitError(f"{plain!r} is no value of {shown(as_type)}")
 
 
-def _fit_dataclass(plain: Any, as_type: Any, reading: _Reading) -> Any:
+def _fit_dataclass(plain: Any, as_type: Any, hints: dict[str, Any], reading: _Reading) -> Any:
     _require(plain, Mapping)
-    hints = get_type_hints(as_type, include_extras=True)
     fields = [field for field in dataclasses.fields(as_type) if field.name in plain]
     values = {field.name: _fit(plain[field.name], hints[field.name], reading) for field in fields}
     rebuilt = as_type(**{field.name: values[field.name] for field in fields if field.init})
@@ -245,9 +293,8 @@ def _fit_dataclass(plain: Any, as_type: Any, reading: _Reading) -> Any:
     return rebuilt
 
 
-def _fit_typed_dict(plain: Any, as_type: Any, reading: _Reading) -> Any:
+def _fit_typed_dict(plain: Any, as_type: Any, hints: dict[str, Any], reading: _Reading) -> Any:
     _require(plain, Mapping)
-    hints = get_type_hints(as_type)
     missing = as_type.__required_keys__ - plain.keys()
     if missing:
         raise _MisfitError(f"the key {min(missing)!r} is missing")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, Flag, IntEnum, StrEnum
-from typing import Any, Generic, NamedTuple, NewType, TypedDict, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, NewType, TypedDict, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -80,6 +80,35 @@ class Shape:
 @dataclass
 class Box(Generic[T]):
     content: T
+
+
+@dataclass
+class Shelf(Generic[T]):
+    boxes: list[Box[T]]
+    spare: T | None = None
+
+
+class Points(Box[Point | Point3]):
+    """A generic class's type parameter, given once and for all."""
+
+
+@dataclass
+class Crate(Box[list[T]], Generic[T]):
+    label: T
+
+
+@dataclass
+class Chosen:
+    color: Literal[Color.RED, Odd.HALF]
+
+
+class Row(NamedTuple, Generic[T]):
+    first: T
+    rest: tuple[T, ...] = ()
+
+
+class Cells(TypedDict, Generic[T]):
+    cells: list[T]
 
 
 class Pair(NamedTuple):
