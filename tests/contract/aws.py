@@ -19,12 +19,12 @@ from adapters.posting import Address, Limits, Poster
 from adapters.short_way import Service, ShortWay
 from engine.clock import SystemClock
 from engine.ids import Ids
+from tests.shifted_clock import ShiftedClock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from adapters.dynamodb.driver import DynamoDriver
-    from engine.driver import Timer
 
 # One session: it keeps the service's model, which takes longer to read than any test.
 _SESSION = get_session()
@@ -34,26 +34,6 @@ _PATIENCE_S = 60
 
 _LIMITS = Limits(connect_timeout_s=_PATIENCE_S, read_timeout_s=_PATIENCE_S, connections_max=50)
 _CONFIG = AioConfig(retries={"total_max_attempts": 1}, connect_timeout=_PATIENCE_S, read_timeout=_PATIENCE_S)
-BOUND_S_MIN = 5
-"""Seconds from which on a delay is a bound on what may hang, such as a step's timeout, and not a pause."""
-
-
-class ShiftedClock:
-    """A clock that stands still but for what a test shifts it: no instant depends on how long the machine takes.
-
-    Pauses pass a hundred times as fast. What bounds a wait for what may hang takes its time: in a hundredth of it a
-    machine may stand still.
-    """
-
-    def __init__(self) -> None:
-        self.shift_ms = 0
-        self._began_at = SystemClock().now()
-
-    def now(self) -> int:
-        return self._began_at + self.shift_ms
-
-    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
-        return SystemClock().call_later(delay_s / 100 if delay_s < BOUND_S_MIN else delay_s, callback)
 
 
 class Answer(Exception):  # noqa: N818 - it is what the service answers

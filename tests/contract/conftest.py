@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
-from moto.server import ThreadedMotoServer
 
 from engine.commit import Commit
 from engine.memory.driver import MemoryDriver
 from tests.contract.aws import Place, place_on
+from tests.moto_server import serving
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -24,11 +24,8 @@ EMULATORS = ["moto", pytest.param("ministack", marks=pytest.mark.ministack)]
 
 @pytest.fixture(scope="session")
 def moto() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    _, port = server.get_host_and_port()
-    yield f"http://127.0.0.1:{port}"
-    server.stop()
+    with serving() as endpoint:
+        yield endpoint
 
 
 def _place(request: pytest.FixtureRequest, emulator: str) -> AbstractAsyncContextManager[Place]:

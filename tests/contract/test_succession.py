@@ -85,9 +85,7 @@ async def test_a_sender_that_never_comes_back_is_waited_for_no_longer_than_in_an
     assert not driver._inbox.account.is_outstanding
 
 
-async def test_of_two_starts_at_once_one_is_it_and_another_input_is_refused(ministack_place: Place) -> None:
-    # Not on moto, whose transactions are not serial where calls come at the same moment.
-    place = ministack_place
+async def test_of_two_starts_at_once_one_is_it_and_another_input_is_refused(place: Place) -> None:
     await ended(place)
     await place.store.purge("w")
     stores = [place.another(f"s{number}") for number in range(4)]

@@ -181,9 +181,7 @@ async def test_purging_a_failed_one_frees_its_place(place: Place) -> None:
     assert await start(place, "c", unique=True) == "b"
 
 
-async def test_of_many_unique_starts_at_once_one_is_made(ministack_place: Place) -> None:
-    # Not on moto, whose transactions are not serial where calls come at the same moment.
-    place = ministack_place
+async def test_of_many_unique_starts_at_once_one_is_made(place: Place) -> None:
     ids = [f"w{number}" for number in range(50)]
     found = await asyncio.gather(*(start(place, workflow_id, {"k": "v"}, unique=True) for workflow_id in ids))
     assert len(set(found)) == 1

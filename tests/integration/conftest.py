@@ -10,13 +10,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from moto.server import ThreadedMotoServer
 
 from adapters.dynamodb.schema import TABLE_DEFINITION
 from handlers.bootstrap import Settings, Wiring
 from infra.aws import LOCAL_ACCESS_KEY, LOCAL_REGION, LOCAL_SECRET_KEY, local_client
 from tests.integration.driven import Driven, bodies, hooks
 from tests.integration.lambda_event import recorded
+from tests.moto_server import serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -79,14 +79,11 @@ class Cloud:
 
 @pytest.fixture(scope="session")
 def moto_endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    _, port = server.get_host_and_port()
-    yield f"http://127.0.0.1:{port}"
-    server.stop()
-    for made in _clients.values():
-        made.close()
-    _clients.clear()
+    with serving() as endpoint:
+        yield endpoint
+        for made in _clients.values():
+            made.close()
+        _clients.clear()
 
 
 @pytest.fixture
