@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from engine.errors import InvalidScheduleError, UnstorableValueError
 from engine.schedules import limits
 from engine.schedules.record import Backfill, Overlap, Schedule, Spec
-from engine.schedules.timing import Every, upcoming
+from engine.schedules.timing import At, Every, upcoming
 from engine.shapes import fit
 
 if TYPE_CHECKING:
@@ -120,7 +120,8 @@ def _with_backfill(schedule: Schedule, asked: Filling, now_ms: int) -> Schedule:
         asked = replace(asked, until_ms=now_ms)
         asked.check(schedule.spec)
     overlap = asked.overlap or schedule.spec.overlap
-    made = Backfill(after_ms=asked.from_ms - 1, until_ms=asked.until_ms, overlap=overlap)
+    timing = schedule.spec.timing
+    made = Backfill(after_ms=asked.from_ms - 1, until_ms=asked.until_ms, overlap=overlap, timing=timing)
     return replace(schedule, backfills=[*schedule.backfills, made])
 
 
@@ -129,4 +130,7 @@ def _updated(schedule: Schedule, spec: Spec, now_ms: int) -> Schedule:
     old = schedule.spec.timing
     anchor_ms = old.anchor_ms if isinstance(old, Every) and old.anchor_ms is not None else now_ms
     begun = Schedule.begun(spec.anchored(anchor_ms), now_ms)
-    return replace(schedule, spec=begun.spec, after_ms=max(schedule.after_ms, begun.after_ms), problem=None)
+    # Another single time is meant even where it has passed, as one is with which a schedule begins.
+    is_another = isinstance(spec.timing, At) and spec.timing != old
+    after_ms = begun.after_ms if is_another else max(schedule.after_ms, begun.after_ms)
+    return replace(schedule, spec=begun.spec, after_ms=after_ms, problem=None)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from engine.schedules import limits
 from engine.schedules.identity import run_id
-from engine.schedules.record import Backfill, Fate, Occurrence, Overlap, Schedule
+from engine.schedules.record import Ahead, Backfill, Fate, Occurrence, Overlap, Schedule
 from engine.schedules.timing import At
 
 
@@ -106,7 +106,7 @@ class Turn:
 
 def next_of(schedule: Schedule, backfill: Backfill) -> int | None:
     """The next occurrence that ``backfill`` makes up for (milliseconds since the epoch), None where it is done."""
-    at_ms = schedule.spec.timing.next_after(backfill.after_ms)
+    at_ms = (backfill.timing or schedule.spec.timing).next_after(backfill.after_ms)
     return None if at_ms is None or at_ms > backfill.until_ms else at_ms
 
 
@@ -122,14 +122,11 @@ def is_backfill_free(schedule: Schedule) -> bool:
     return first.overlap is Overlap.ALLOW or not is_held_up
 
 
-def has_more(schedule: Schedule) -> bool:
-    """Whether there is more to decide than the bounds of the last turn let through."""
-    at_ms = schedule.next_at()
-    is_due = at_ms is not None and at_ms <= schedule.decided_ms
-    return is_due or is_waiting_free(schedule) or (bool(schedule.backfills) and is_backfill_free(schedule))
-
-
-def is_over(schedule: Schedule) -> bool:
-    """Whether nothing is left to come of it."""
+def look_ahead(schedule: Schedule) -> Ahead:
+    """What the schedule does next."""
+    next_ms = schedule.next_at()
     is_empty = not schedule.is_paused and not schedule.waiting and not schedule.backfills
-    return is_empty and schedule.next_at() is None
+    # More than the bounds of the last turn let through.
+    is_due = next_ms is not None and next_ms <= schedule.decided_ms
+    has_more = is_due or is_waiting_free(schedule) or (bool(schedule.backfills) and is_backfill_free(schedule))
+    return Ahead(is_over=is_empty and next_ms is None, has_more=has_more, next_ms=next_ms)

@@ -101,11 +101,16 @@ class Occurrence(Struct, frozen=True, kw_only=True):
 
 
 class Backfill(Struct, frozen=True, kw_only=True):
-    """Occurrences to be made up for: those after ``after_ms``, up to and with ``until_ms``; ``overlap`` is theirs."""
+    """Occurrences to be made up for: those after ``after_ms``, up to and with ``until_ms``; ``overlap`` is theirs.
+
+    They are those of ``timing``, the schedule's when it was asked for: an update may make far more of them. None, of a
+    build before this one, stands for the schedule's of now.
+    """
 
     after_ms: int
     until_ms: int
     overlap: Overlap
+    timing: Cron | Every | At | None = None
 
 
 class Counts(Struct, frozen=True, kw_only=True):
@@ -115,6 +120,22 @@ class Counts(Struct, frozen=True, kw_only=True):
     skipped: int = 0
     missed: int = 0
     failed: int = 0
+
+
+class Ahead(Struct, frozen=True, kw_only=True):
+    """What a schedule does next, as its latest turn saw it.
+
+    It is kept, and not worked out again: in a replay a build with other rules for its zone would see something else.
+
+    Attributes:
+        is_over: nothing is left to come of it.
+        has_more: there is more to decide at once.
+        next_ms: the next occurrence, None where there is none, or it is paused (milliseconds since the epoch).
+    """
+
+    is_over: bool = False
+    has_more: bool = False
+    next_ms: int | None = None
 
 
 class Schedule(Struct, frozen=True, kw_only=True):
@@ -133,6 +154,7 @@ class Schedule(Struct, frozen=True, kw_only=True):
         recent: the latest occurrences, oldest first.
         counts: how many there were.
         problem: what was wrong the last time that something was.
+        ahead: what it does next; None where a build before this one has left it.
     """
 
     spec: Spec
@@ -147,6 +169,7 @@ class Schedule(Struct, frozen=True, kw_only=True):
     recent: list[Occurrence] = []
     counts: Counts = Counts()
     problem: str | None = None
+    ahead: Ahead | None = None
 
     @classmethod
     def begun(cls, spec: Spec, at_ms: int) -> Schedule:
@@ -161,15 +184,25 @@ class Schedule(Struct, frozen=True, kw_only=True):
         return None if self.is_paused else self.spec.timing.next_after(self.after_ms)
 
     def checked(self) -> Schedule:
-        """This one, but paused where a build does not know its time zone or expression any more: it must not die."""
-        try:
-            self.spec.timing.check()
-        except InvalidScheduleError as error:
-            return replace(self, is_paused=True, backfills=[], problem=str(error)[: limits.NOTE_CHARACTERS_MAX])
-        return self
+        """This one, but paused where a build does not know its time zone or expression any more: it must not die.
+
+        Backfills that it could not do are dropped.
+        """
+        problem = _problem_of(self.spec.timing)
+        known = self if problem is None else replace(self, is_paused=True, problem=problem)
+        backfills = [each for each in self.backfills if _problem_of(each.timing or self.spec.timing) is None]
+        return known if backfills == self.backfills else replace(known, backfills=backfills)
 
     def with_fate(self, occurrence: Occurrence, count: int = 1) -> Schedule:
         """This one, remembering ``occurrence``, which stands for ``count``."""
         name = occurrence.fate.value
         counts = replace(self.counts, **{name: getattr(self.counts, name) + count})
         return replace(self, recent=[*self.recent, occurrence][-limits.RECENT_KEPT :], counts=counts)
+
+
+def _problem_of(timing: Cron | Every | At) -> str | None:
+    try:
+        timing.check()
+    except InvalidScheduleError as error:
+        return str(error)[: limits.NOTE_CHARACTERS_MAX]
+    return None

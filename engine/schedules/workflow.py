@@ -17,9 +17,9 @@ from engine.ops import output
 from engine.ops.loop import Break, Continue
 from engine.schedules import limits
 from engine.schedules.commands import obey
-from engine.schedules.deciding import Start, Turn, has_more, is_over
+from engine.schedules.deciding import Start, Turn, look_ahead
 from engine.schedules.identity import SCHEDULE_TYPE, instant_text, schedule_name
-from engine.schedules.record import Fate, Occurrence, Schedule, Spec
+from engine.schedules.record import Ahead, Fate, Occurrence, Schedule, Spec
 from engine.values import decode
 
 if TYPE_CHECKING:
@@ -56,17 +56,17 @@ class Woken(Struct, frozen=True, kw_only=True):
 @workflow(SCHEDULE_TYPE, registry=BUILT_IN)
 async def schedule(ctx: Context, spec: Spec) -> dict[str, int]:
     """Occur as ``spec`` says until nothing is left to come; how many occurrences had which fate."""
-    begun = Schedule.begun(spec, _milliseconds(ctx))
+    begun = _with_ahead(Schedule.begun(spec, _milliseconds(ctx)).checked())
     counts: dict[str, int] = await ctx.loop(TURNS, _turn, begun, history_prune_interval=_TURNS_KEPT)
     return counts
 
 
 async def _turn(ctx: Context, state: Schedule) -> Continue[Schedule] | Break[dict[str, int]]:
-    state = state.checked()
+    ahead = state.ahead or look_ahead(state.checked())
     # Not at the end of the turn before: only a state that the loop goes on with is there to be seen afterwards.
-    if is_over(state):
+    if ahead.is_over:
         return Break(asdict(state.counts))
-    woken = await _wait(ctx, state)
+    woken = await _wait(ctx, state, ahead)
     # The time at which the wait was over may be long past; this one is now.
     ended = await ctx.step("look", _answer(await _ended(ctx, state, woken)), ephemeral=True)
     now_ms = _milliseconds(ctx)
@@ -75,11 +75,16 @@ async def _turn(ctx: Context, state: Schedule) -> Continue[Schedule] | Break[dic
     turn = Turn(state, schedule_name(ctx.workflow_id), now_ms)
     for told in woken.told:
         obey(turn, told.name, told.body, now_ms)
+    turn.schedule = turn.schedule.checked()
     turn.decide()
     state = turn.schedule
     for number, start in enumerate(turn.starts):
         state = await _start(ctx, f"start-{number}", state, start)
-    return Continue(state)
+    return Continue(_with_ahead(state))
+
+
+def _with_ahead(state: Schedule) -> Schedule:
+    return replace(state, ahead=look_ahead(state))
 
 
 async def _ended(ctx: Context, state: Schedule, woken: Woken) -> int:
@@ -104,12 +109,12 @@ def _milliseconds(ctx: Context) -> int:
 # --- waiting ------------------------------------------------------------------------------------------------------
 
 
-async def _wait(ctx: Context, state: Schedule) -> Woken:
+async def _wait(ctx: Context, state: Schedule, ahead: Ahead) -> Woken:
     """Wait until there is something to do; messages are heard even where there is more to do than one turn takes."""
-    if has_more(state):
+    if ahead.has_more:
         return await _hear(ctx, timeout=0)
     branches: dict[str, Callable[[Context], Awaitable[Woken]]] = {"told": _hear}
-    next_ms = state.next_at()
+    next_ms = ahead.next_ms
     if next_ms is not None:
         until_ms = min(next_ms, state.decided_ms + _WAIT_MAX_MS)
 

@@ -96,17 +96,18 @@ class OccurrencesOnce(ScheduleLaw):
         if begun < len(triggers):
             raise self.breach(f"{name} was triggered {len(triggers)} times, and has begun {begun} runs for that")
         left = {backfill["until_ms"]: backfill["after_ms"] for backfill in after["backfills"]}
-        asked = [(each["after_ms"], each["until_ms"]) for each in before["backfills"]]
-        asked += [
-            (order.body["from_ms"] - 1, order.body["until_ms"])
-            for order in told
-            if order.command == "backfill" and order.at_ms < self.world.now_ms
-        ]
-        for after_ms, until_ms in asked:
-            done = occurrences(before["spec"]["timing"], after_ms, left.get(until_ms, until_ms))
+        asked = [(each["timing"], each["after_ms"], each["until_ms"]) for each in before["backfills"]]
+        # Which form holds for one that was told together with an update is left open.
+        if before["spec"]["timing"] == after["spec"]["timing"]:
+            asked += [
+                (before["spec"]["timing"], order.body["from_ms"] - 1, order.body["until_ms"])
+                for order in told
+                if order.command == "backfill" and order.at_ms < self.world.now_ms
+            ]
+        for timing, after_ms, until_ms in asked:
+            done = occurrences(timing, after_ms, left.get(until_ms, until_ms))
             lost = [at_ms for at_ms in done if not self._has_begun(book, at_ms)]
-            # By which form the rest was made up for, an update leaves open.
-            if lost and before["spec"]["timing"] == after["spec"]["timing"]:
+            if lost:
                 raise self.breach(f"{name} has not made up for {_told(lost)}")
         if after["problem"] is not None:
             raise self.breach(f"{name} has not done what it was told: {after['problem']}")

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
-from engine import inspect, values
-from engine.errors import StoreUnavailableError
+from engine import bare, inspect, keys, values
+from engine.entry import LoopEntry
+from engine.errors import InvalidScheduleError, StoreUnavailableError
 from engine.lifecycle import WorkflowState
 from engine.schedules import limits
 from engine.schedules.identity import instant_text, run_id, schedule_id, scheduled_at
 from engine.schedules.record import Fate, Overlap, Schedule, Spec
 from engine.schedules.timing import At, Cron, Every, upcoming
+from engine.schedules.zones import zone_of
 from tests.unit.schedules.world import FAILING, REPORT, ScheduleWorld, ms
 
 if TYPE_CHECKING:
+    from datetime import tzinfo
+
     from engine.schedules.timing import Timing
 
 BERLIN = Cron(expression="30 2 * * *", zone="Europe/Berlin")
@@ -324,6 +330,54 @@ async def test_an_update_holds_from_then_on() -> None:
     assert world.inputs == [None, "new", "new"]
 
 
+@pytest.mark.parametrize("at", ["2025-12-31T00:00:00Z", "2026-01-01T06:00:00Z"])
+async def test_an_update_to_a_single_time_that_has_passed_makes_up_for_it_as_a_beginning_does(at: str) -> None:
+    world = ScheduleWorld("2026-01-01T00:00:00Z")
+    world.create(spec(BERLIN))
+    await world.until("2026-01-01T12:00:00Z")
+    world.tell("update", values.decode(values.encode(spec(At(at_ms=ms(at))))))
+    await world.until("2026-01-01T12:00:10Z")
+    assert world.runs == ["2026-01-01T01:30:00Z", at]
+    assert world.is_over
+
+
+async def test_an_update_of_something_else_repeats_no_single_time() -> None:
+    world = ScheduleWorld("2026-01-01T00:00:00Z", work_s=3600)
+    once = spec(At(at_ms=ms("2026-01-01T00:00:10Z")), overlap=Overlap.QUEUE)
+    world.create(once)
+    world.tell("trigger")
+    await world.until("2026-01-01T00:30:00Z")
+    assert world.status.waiting == [ms("2026-01-01T00:00:10Z")]
+    world.tell("update", values.decode(values.encode(replace(once, tags={"a": "b"}))))
+    await world.until("2026-01-01T03:00:00Z")
+    assert world.runs == ["2026-01-01T00:00:00.001Z", "2026-01-01T00:00:10Z"]
+    assert world.status.counts.started == 2
+
+
+async def test_a_single_time_that_passes_while_paused_is_not_made_up_for_and_can_be_triggered() -> None:
+    world = ScheduleWorld("2026-01-01T00:00:00Z")
+    world.create(spec(At(at_ms=ms("2026-01-02T00:00:00Z"))))
+    world.tell("pause")
+    await world.until("2026-01-03T00:00:00Z")
+    assert not world.is_over
+    world.tell("trigger")
+    world.tell("resume")
+    await world.until("2026-01-04T00:00:00Z")
+    assert world.runs == ["2026-01-03T00:00:00.001Z"]
+    assert world.is_over
+
+
+async def test_a_backfill_keeps_to_the_occurrences_that_it_was_asked_for() -> None:
+    world = ScheduleWorld("2026-01-05T00:00:00Z", work_s=60)
+    world.create(spec(BERLIN))
+    world.tell("backfill", {"from_ms": ms("2026-01-01T00:00:00Z"), "until_ms": ms("2026-01-04T23:00:00Z")})
+    await world.until("2026-01-05T00:00:10Z")
+    world.tell("update", values.decode(values.encode(spec(MINUTELY))))
+    world.tell("pause")
+    await world.until("2026-01-05T12:00:00Z")
+    assert world.runs == [f"2026-01-0{day}T01:30:00Z" for day in range(1, 5)]
+
+
 async def test_a_queue_is_held_while_paused() -> None:
     world = ScheduleWorld("2026-01-01T00:00:00Z", work_s=90)
     world.create(spec(MINUTELY, overlap=Overlap.QUEUE))
@@ -382,6 +436,60 @@ async def test_a_time_zone_that_a_build_does_not_know_pauses_the_schedule_until_
     world.tell("resume")
     await world.until("2026-01-01T00:07:00Z")
     assert world.runs[1:] == ["2026-01-01T00:06:00Z", "2026-01-01T00:07:00Z"]
+
+
+async def test_a_schedule_outlives_a_time_zone_that_a_deploy_takes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ScheduleWorld("2026-01-01T00:00:00Z")
+    world.create(spec(BERLIN))
+    old = {"from_ms": ms("2025-12-20T00:00:00Z"), "until_ms": ms("2025-12-21T00:00:00Z")}
+    await world.until("2026-01-01T12:00:00Z")
+
+    def gone(name: str) -> tzinfo:
+        if name == "Europe/Berlin":
+            raise InvalidScheduleError(f"{name} is gone")
+        return zone_of(name)
+
+    monkeypatch.setattr("engine.schedules.timing.zone_of", gone)
+    for command, body in (("backfill", old), ("resume", None)):
+        await world.until("2026-01-03T12:00:00Z")
+        assert world.runs == ["2026-01-01T01:30:00Z"]
+        assert world.status.is_paused
+        assert world.status.problem is not None
+        world.tell(command, body)
+    monkeypatch.undo()
+    world.tell("resume")
+    await world.until("2026-01-04T12:00:00Z")
+    assert world.runs == ["2026-01-01T01:30:00Z", "2026-01-04T01:30:00Z"]
+
+
+async def test_a_schedule_outlives_a_deploy_by_which_an_hour_has_come_to_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A country has moved its clocks back, and the build that knows of it comes after the day."""
+    offset_h = 6
+    monkeypatch.setattr("engine.schedules.timing.zone_of", lambda _name: timezone(timedelta(hours=offset_h)))
+    world = ScheduleWorld("2024-03-03T00:00:00Z", work_s=2 * 3600)
+    world.create(spec(Cron(expression="0 9 * * *", zone="Asia/Almaty"), overlap=Overlap.QUEUE))
+    await world.until("2024-03-04T10:00:00Z")
+    assert world.runs == ["2024-03-03T03:00:00Z", "2024-03-04T03:00:00Z"]
+    offset_h = 5
+    await world.until("2024-03-06T10:00:00Z")
+    assert world.world.state(schedule_id("daily")) is WorkflowState.SLEEPING
+    assert world.runs[-2:] == ["2024-03-05T04:00:00Z", "2024-03-06T04:00:00Z"]
+
+
+async def test_a_schedule_that_an_older_build_has_put_to_sleep_goes_on() -> None:
+    world = ScheduleWorld("2026-01-01T00:00:00Z")
+    world.create(spec(BERLIN))
+    await world.until("2026-01-01T12:00:00Z")
+    driver = world.world.drivers[schedule_id("daily")]
+    for key, value in await driver.list(b""):
+        entry = bare.decode_entry(value) if key.startswith(keys.HISTORY_PREFIX) else None
+        if entry is not None and isinstance(entry.kind, LoopEntry):
+            older = {name: field for name, field in values.decode(entry.kind.state).items() if name != "ahead"}
+            kind = replace(entry.kind, state=values.encode(older))
+            await driver.set(key, bare.encode_entry(replace(entry, kind=kind)))
+    assert world.status.ahead is None
+    await world.until("2026-01-02T12:00:00Z")
+    assert world.runs == ["2026-01-01T01:30:00Z", "2026-01-02T01:30:00Z"]
 
 
 # --- deploys ------------------------------------------------------------------------------------------------------
