@@ -20,6 +20,10 @@ BATCH_WRITE_ITEMS_MAX = 25
 SORT_KEY_BYTES_MAX = 1024
 """UTF-8 bytes of a sort key, also of an index. Source: DynamoDB quota."""
 
+KEY_INSTANT_MS_MAX = 10**15 - 1
+"""Latest instant that is part of a key, in milliseconds since the epoch. Design choice: fifteen digits, far beyond any
+clock's."""
+
 LOG_PART_BYTES = 300_000
 """Payload of one LOG or SNAP item. Design choice: under an item's 400 KB even where base64 is what is counted."""
 

@@ -24,6 +24,7 @@ from adapters.dynamodb.items import (
     list_group,
     list_types,
 )
+from adapters.dynamodb.limits import KEY_INSTANT_MS_MAX
 from adapters.dynamodb.naming import check_id
 from adapters.dynamodb.reading import read_partition
 from adapters.dynamodb.schema import DUE_AT, DUE_INDEX, DUE_SHARD, LIST_AT, LIST_INDEX, LIST_TYPE, PARTITION_KEY
@@ -247,9 +248,14 @@ def _cursor(place: _Place) -> str:
 def _parse_cursor(cursor: str) -> _Place:
     try:
         created_at, workflow_id = base64.urlsafe_b64decode(cursor.encode()).decode().split("#", 1)
-        return int(created_at), workflow_id
-    except (ValueError, binascii.Error) as error:
+        place = int(created_at), workflow_id
+        # It becomes part of a key, and the table refuses one that is too long.
+        check_id(workflow_id)
+    except (ValueError, binascii.Error, InvalidIdError) as error:
         raise InvalidIdError(f"{cursor!r} is no cursor of a listing") from error
+    if not 0 <= place[0] <= KEY_INSTANT_MS_MAX:
+        raise InvalidIdError(f"{cursor!r} is no cursor of a listing")
+    return place
 
 
 async def overdue(table: Table, *, now: int, limit_per_shard: int) -> list[Overdue]:

@@ -17,6 +17,7 @@ from msgspec import Struct
 from adapters.dynamodb.expressions import Item, binary, number, text
 from adapters.dynamodb.items import shard_of
 from adapters.dynamodb.limits import (
+    KEY_INSTANT_MS_MAX,
     TAIL_ANSWER_BYTES_MAX,
     TAIL_OVERLAP_MS,
     TAIL_PAGE_ITEMS,
@@ -42,7 +43,6 @@ PARTITION_PREFIX = "\0MESSAGE#"
 
 _SCOPE = struct.Struct(">4sQ")
 _SEEN = struct.Struct(">I6s")
-_INSTANT_MAX = 10**15 - 1
 
 
 class Told(Struct, frozen=True, kw_only=True):
@@ -168,7 +168,7 @@ def read_cursor(name: str, topic: str | None, cursor: str) -> Position:
         marks = [(floor + after, digest) for after, digest in _SEEN.iter_unpack(data[_SCOPE.size :])]
     except (ValueError, binascii.Error, struct.error) as error:
         raise InvalidIdError("this is no cursor of published messages") from error
-    if scope != _scope(name, topic) or floor > _INSTANT_MAX or len(marks) > TAIL_SEEN_MAX:
+    if scope != _scope(name, topic) or floor > KEY_INSTANT_MS_MAX or len(marks) > TAIL_SEEN_MAX:
         raise InvalidIdError(f"this is no cursor of the messages {name!r} on the topic asked for")
     return Position(floor=floor, seen=frozenset(marks))
 

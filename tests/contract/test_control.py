@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -113,6 +114,14 @@ async def test_a_cursor_goes_on_where_a_page_ended_also_among_equals(moto_place:
     assert set(found) == set(ids)
     with pytest.raises(InvalidIdError, match="cursor"):
         await place.store.list(cursor="nonsense")
+
+
+@pytest.mark.parametrize("told", ["1#" + "x" * 2000, "1#", "1#a\0b", "-1#w", f"{10**15}#w", "w", "\xff"])
+async def test_what_is_no_cursor_is_refused_before_the_table_does(moto_place: Place, told: str) -> None:
+    cursor = base64.urlsafe_b64encode(told.encode("latin-1")).decode()
+    with pytest.raises(InvalidIdError):
+        await moto_place.store.list(type="order", cursor=cursor)
+    assert moto_place.client.sent("query") == []
 
 
 async def test_one_that_ends_while_it_is_listed_is_listed_once(moto_place: Place) -> None:
