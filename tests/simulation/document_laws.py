@@ -52,9 +52,11 @@ class DocumentFolds(Law):
         known = self._versions.setdefault(view.life, {})
         before = _newest(known)
         moved = self._let_go(view, news, known)
+        # A race that is decided while an earlier commit is under way is so for activities that begin before the next.
+        remaining = _newest(known)
         made = self._made(view, news)
         for key, version, draft in made:
-            self._check_base(view, draft, [before, *(each.content for _, each, _ in made)])
+            self._check_base(view, draft, [before, remaining, *(each.content for _, each, _ in made)])
             known[key] = version
         touched = [key for key in (*news.puts, *news.removed) if key.startswith(keys.DOCUMENT_PREFIX)]
         if touched or moved or made:
