@@ -213,7 +213,7 @@ def _that_fit(messages: list[Told]) -> list[Told]:
 async def _of_all(
     table: Table, name: str, topic: str | None, position: Position, horizon: int, limit: int, *, is_forward: bool
 ) -> list[Told]:
-    """The first (or last) ``limit`` messages that are wanted, the oldest first."""
+    """The first (or last) ``limit`` messages that are wanted, the oldest first; fewer where an answer holds no more."""
     shards = range(TAIL_SHARDS) if topic is None else (shard_of(topic, TAIL_SHARDS),)
     first = max(position.floor, horizon)
     reads = [_of_shard(table, name, shard, topic, position, first, limit, is_forward=is_forward) for shard in shards]
@@ -241,10 +241,13 @@ async def _of_shard(
         "ScanIndexForward": is_forward,
     }
     found: list[Told] = []
+    size = 0
     async for item in table.query(arguments, page=TAIL_PAGE_ITEMS):
         message = _told(name, item)
         if topic in (None, message.topic) and position.wants(message):
             found.append(message)
-            if len(found) == limit:
+            size += len(message.body)
+            # With the last of these an answer is full already, whatever the other partitions have.
+            if len(found) == limit or (len(found) > 1 and size > TAIL_ANSWER_BYTES_MAX):
                 break
     return found

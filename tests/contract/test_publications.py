@@ -12,6 +12,7 @@ from adapters.dynamodb.limits import (
     TAIL_ANSWER_BYTES_MAX,
     TAIL_OVERLAP_MS,
     TAIL_SEEN_MAX,
+    TAIL_SHARDS,
     TAIL_TTL_S,
 )
 from adapters.dynamodb.tail import Position, Told, read_cursor, write_cursor
@@ -185,6 +186,30 @@ async def test_an_answer_holds_only_so_many_bytes(place: Place) -> None:
     assert ids(page) == ["id-0000", "id-0001"]
     assert ids(await tail(place, after=page.cursor)) == ["id-0002"]
     assert ids(await tail(place)) == ["id-0001", "id-0002"]
+
+
+@pytest.mark.parametrize("topic", [None, "*"])
+async def test_no_more_is_read_than_an_answer_holds(moto_place: Place, topic: str | None) -> None:
+    place = moto_place
+    driver = await place.started()
+    start = await tail(place, topic)
+    now = place.clock.now()
+    body = bytes(TAIL_ANSWER_BYTES_MAX // 2)
+    numbers = range(20)
+    for number in numbers:
+        other = publication(100 + number, now + number, topic=f"t{number}")
+        await driver.commit(Commit(puts=PUTS, published=[publication(number, now + number, body=body), other]))
+    # The large ones are seven pages of their partition, of which an answer needs the first.
+    for after in (None, start.cursor):
+        place.client.calls.clear()
+        await tail(place, topic, after)
+        assert len(place.client.sent("query")) <= 1 + (0 if topic else TAIL_SHARDS)
+    found, page = [], await tail(place, topic, start.cursor)
+    while page.messages:
+        found += ids(page)
+        page = await tail(place, topic, page.cursor)
+    others = () if topic else numbers
+    assert sorted(found) == [f"id-{number:04d}" for number in (*numbers, *(100 + number for number in others))]
 
 
 async def test_what_is_older_than_the_tail_is_gone_whatever_the_table_still_holds(place: Place) -> None:
