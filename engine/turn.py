@@ -207,11 +207,12 @@ class Turn:
         self.stirred.set()
         self.working -= 1
         try:
-            if self.working:
-                self._arm()
-                self._look_out()
-            else:
+            if self.working == 0:
                 self._settle()
+            if not wait.future.done():
+                # Even where others were resumed just now: they work, and this one is waited for beside them.
+                self._arm(signal.deadline)
+                self._look_out()
             # A wait in memory must be as durable as one that ends the run: its deadline is fixed from here on.
             if not wait.future.done() and self.storage.is_urgent:
                 await self.flush()
@@ -234,11 +235,7 @@ class Turn:
 
     def _settle(self) -> None:
         """Nobody works: decide what becomes of those who wait."""
-        if self.resume_due() or not self._waits:
-            return
-        if self.is_live or self.has_short_wait():
-            self._arm()
-            self._look_out()
+        if self.resume_due() or not self._waits or self.is_live or self.has_short_wait():
             return
         self.is_unwinding = True
         # What ends the run is at hand, and commits everything; a process that was frozen here must not do so before.
@@ -294,22 +291,22 @@ class Turn:
 
     # --- the one timer ----------------------------------------------------------------------------------------------
 
-    def _arm(self) -> None:
-        earliest = self._waits.earliest()
-        if earliest is None:
+    def _arm(self, deadline: int | None) -> None:
+        """See that the timer goes off by ``deadline`` (milliseconds), if there is one."""
+        if deadline is None:
             return
         if self._timer is not None:
-            if self._timer_at <= earliest:
+            if self._timer_at <= deadline:
                 return
             self._timer.cancel()
-        self._timer_at = earliest
-        delay_s = max(0, earliest - self.clock.now()) / 1000
+        self._timer_at = deadline
+        delay_s = max(0, deadline - self.clock.now()) / 1000
         self._timer = self.clock.call_later(min(delay_s, limits.TIMER_MAX_S), self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
         self.resume_due()
-        self._arm()
+        self._arm(self._waits.earliest())
 
     # --- while others work --------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from engine.abort import AbortEvent
+from engine.entry import Message
 from engine.errors import (
     DriverError,
     EvictedError,
@@ -131,6 +132,25 @@ async def test_the_end_of_a_task_that_works_lets_those_who_wait_decide() -> None
     turn.leave()
     with pytest.raises(MessageWaitError):
         await parked
+
+
+async def test_who_begins_to_wait_for_a_message_as_another_wait_is_over_is_looked_after_too() -> None:
+    turn, clock = turn_of(poll=0.05)
+    turn.enter()
+    slept = asyncio.ensure_future(turn.park(SleepError(CLOCK_MS + 20), is_short=True))
+    await asyncio.sleep(0)
+    # Code of the workflow's own keeps the event loop busy: time passes, and no timer goes off.
+    timers, clock._timers = clock._timers, []
+    clock.advance(0.06)
+    clock._timers = timers
+    waiting = asyncio.ensure_future(turn.park(MessageWaitError(["a"])))
+    await slept
+    await turn.driver.message_driver.add(Message(id="m", name="a", body=b"\0", sent_at=CLOCK_MS))
+    for _ in range(3):
+        clock.advance(0.05)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    await asyncio.wait_for(waiting, 1)
 
 
 async def test_a_cancelled_wait_counts_as_working_again() -> None:
