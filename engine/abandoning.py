@@ -82,7 +82,9 @@ class _Held(Generic[T]):
             except StopIteration as ended:
                 value: T = ended.value
                 return value
-            thrown = None
+            finally:
+                # What is raised leads here, and must not lead on to itself.
+                thrown = None
             if self.signal is not None:
                 _LEFT.append(work)
                 raise self.signal

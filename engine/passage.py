@@ -74,10 +74,11 @@ async def _root(turn: Turn, root: Scope, passage: Passage, is_cancelled: Callabl
         raise
     except (KeyboardInterrupt, GeneratorExit):
         raise
-    except BaseException as error:  # noqa: BLE001 - whatever workflow code raises
+    except BaseException as error:
+        # Whatever workflow code raises.
         _raise_fatal(turn)
         if turn.is_unwinding:
-            raise turn.fail(swallowed(root.describe())) from None
+            raise turn.fail(swallowed(root.describe())) from error
         if turn.is_refusing:
             raise EvictedError from None
         raise tamed(error)  # noqa: B904 - it has its cause

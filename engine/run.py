@@ -36,7 +36,7 @@ from engine.result import WorkflowResult, stored_failure
 from engine.scope import Scope
 from engine.signature import adapt
 from engine.turn import Turn
-from engine.waits import failed_steps
+from engine.waits import failed_steps, untied
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -200,7 +200,7 @@ class Run:
         except InboxMovedError:
             raise
         except Yield as signal:
-            return await self._yielded(turn, signal)
+            return await self._yielded(turn, untied(signal))
         except FencedError:
             raise
         except (EvictedError, asyncio.CancelledError) as error:

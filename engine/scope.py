@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
-from itertools import chain, count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine import keys, limits, values
@@ -30,6 +29,7 @@ from engine.history.documents import EMPTY
 from engine.history.instants import Latest
 from engine.history.positions import MIXED, NAMED_REMEDY, REMEDY, MisplacedError, Positions
 from engine.location import check_name, render, spell
+from engine.used_names import UsedNames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -65,6 +65,7 @@ class Scope:
     __slots__ = (
         "_chance",
         "_latest",
+        "_leftover",
         "_parent",
         "_pending",
         "_pending_work",
@@ -99,8 +100,9 @@ class Scope:
         self.inner_version: int = self.version
         self.is_branch = False
         self.open_messages: dict[str, None] = {}
-        self.is_replaying = turn.storage.first_unvisited(key) is not None
-        self._used: dict[str, None] = {}
+        self._leftover = turn.storage.first_unvisited(key)
+        self.is_replaying = self._leftover is not None
+        self._used = UsedNames()
         self._positions: Positions | None = None
         self._pending: str | None = None
         self._pending_work: tuple[Coroutine[Any, Any, Any], Coroutine[Any, Any, Any]] | None = None
@@ -198,20 +200,18 @@ class Scope:
             YieldSwallowedError: the code was told to wait, and returned instead.
             ControlFlow: the code was told to stop, and returned instead: what it returned means nothing.
         """
-        if isinstance(self._signal, Yield):
-            raise self.turn.fail(mismatch.swallowed(self.describe()))
-        if self._signal is not None:
-            raise self._signal
+        if (stop := self.overridden() or self._signal) is not None:
+            raise stop
         if self._pending is not None:
             raise self._in_progress()
-        if (key := self.turn.storage.first_unvisited(self.key)) is not None:
+        if self.has_leftovers() and self._leftover is not None:
             remedy = NAMED_REMEDY if self._positions is None else REMEDY
-            raise self.diverged(f"{mismatch.leftover(self.turn.storage, key)} {remedy}")
+            raise self.diverged(f"{mismatch.leftover(self.turn.storage, self._leftover)} {remedy}")
 
-    def overridden(self) -> BaseException | None:
-        """The code of this scope has raised: the signal that this took the place of, or None."""
+    def overridden(self, error: Exception | None = None) -> BaseException | None:
+        """The code of this scope has raised ``error``: the signal that this took the place of, or None."""
         if isinstance(self._signal, Yield):
-            return self.turn.fail(mismatch.swallowed(self.describe()))
+            return self.turn.fail(mismatch.swallowed(self.describe(), error))
         return self._signal if isinstance(self._signal, ControlFlow) else None
 
     # --- the door ---------------------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ class Scope:
         if self._positions is not None and not self._positions.admits(name):
             raise self.diverged(MIXED.format(name=repr(name), is_what="stands", are_what="have no names"))
         check_name(name)
-        self._used[name] = None
+        self._used.add(name)
 
     def place(self, find: Callable[[Positions], Placed]) -> Placed:
         """The place of an operation that has no name, which ``find`` takes from those of this scope.
@@ -248,8 +248,7 @@ class Scope:
 
     def next_name(self, stem: str) -> str:
         """``stem``, or ``stem:2`` and so on where this execution of the scope has used it."""
-        candidates = chain((stem,), (f"{stem}:{number}" for number in count(2)))
-        return next(name for name in candidates if name not in self._used)
+        return self._used.next(stem)
 
     def open(self, name: str, kind: type[EntryKind]) -> tuple[bytes | None, Entry | None]:
         """Enter history at ``name`` with an operation of ``kind``: its key, and the entry recorded there.
@@ -369,7 +368,9 @@ class Scope:
 
     def has_leftovers(self) -> bool:
         """Whether an earlier run left an entry in this scope that this run has not visited yet."""
-        return self.turn.storage.first_unvisited(self.key) is not None
+        if self._leftover is not None:
+            self._leftover = self.turn.storage.first_unvisited(self.key, self._leftover)
+        return self._leftover is not None
 
     # --- deterministic helpers --------------------------------------------------------------------------------------
 

@@ -24,6 +24,11 @@ class Wait:
         self.is_resumed = False
         self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
+    @property
+    def is_listening(self) -> bool:
+        """Whether it is for what others bring: a message, or an end."""
+        return self.signal.names is not None or bool(self.signal.awaited)
+
     def forget(self) -> None:
         """Nobody looks at the future any more; what it holds is no error that went unseen."""
         if self.future.done() and not self.future.cancelled():
@@ -33,10 +38,12 @@ class Wait:
 class Waits:
     """The waits of a run, in the order in which they began; ends of several come in that order."""
 
-    __slots__ = ("_waits",)
+    __slots__ = ("_listening", "_waits")
 
     def __init__(self) -> None:
         self._waits: dict[Wait, None] = {}
+        # Counted, since it is asked at every wait that begins.
+        self._listening = 0
 
     def __bool__(self) -> bool:
         return bool(self._waits)
@@ -44,10 +51,13 @@ class Waits:
     def add(self, wait: Wait) -> None:
         """It has begun."""
         self._waits[wait] = None
+        self._listening += wait.is_listening
 
     def discard(self, wait: Wait) -> None:
         """It is over; no error where it was before."""
-        self._waits.pop(wait, None)
+        if wait in self._waits:
+            del self._waits[wait]
+            self._listening -= wait.is_listening
 
     def all(self) -> list[Wait]:
         """Every one, to be ended one by one."""
@@ -79,11 +89,21 @@ class Waits:
 
     def is_listening(self) -> bool:
         """Whether somebody waits for what others bring: a message, or an end."""
-        return any(wait.signal.names is not None or wait.signal.awaited for wait in self._waits)
+        return self._listening > 0
 
     def pending(self) -> Yield | None:
         """All of them as one yield; None where there are none."""
         return merge(wait.signal for wait in self._waits)
+
+
+def untied(signal: Yield) -> Yield:
+    """``signal`` without the way that it came.
+
+    That leads to frames which lead to the signal again: all that a run had in memory would stay until such circles are
+    found, which is seldom where a history is few and large things.
+    """
+    signal.__traceback__ = signal.__context__ = None
+    return signal
 
 
 def merge(signals: Iterable[Yield]) -> Yield | None:

@@ -136,6 +136,8 @@ class Flusher:
     def close(self) -> None:
         """The run has ended. A task of the author's own may outlive it; what it does is no part of the workflow."""
         self.is_closed = True
+        # Whoever was to be told refers to this too: a circle, which would keep the whole history in memory.
+        self.on_failure = _nobody
         self.rest()
 
     def rest(self) -> None:

@@ -128,15 +128,18 @@ class LoadedHistory:
         """The keys of every entry with ``start <= key < end``, sorted."""
         return self.entry_keys[bisect_left(self.entry_keys, start) : bisect_left(self.entry_keys, end)]
 
-    def first_unvisited(self, scope_key: bytes) -> bytes | None:
-        """The first entry below ``scope_key`` that an earlier run left and this run has not visited, or None."""
-        return next(self.unvisited(scope_key), None) if self.loaded_count else None
+    def first_unvisited(self, scope_key: bytes, since: bytes | None = None) -> bytes | None:
+        """The first entry below ``scope_key`` that an earlier run left and this run has not visited, or None.
 
-    def unvisited(self, scope_key: bytes) -> Iterator[bytes]:
-        """The entries below ``scope_key`` that this run has not visited, sorted."""
+        ``since`` is an earlier answer: what is visited stays so, and what is new is visited, so nothing is before it.
+        """
+        return next(self.unvisited(scope_key, since), None) if self.loaded_count else None
+
+    def unvisited(self, scope_key: bytes, since: bytes | None = None) -> Iterator[bytes]:
+        """The entries below ``scope_key``, from ``since`` on, that this run has not visited, sorted."""
         start, end = keys.range_of(scope_key)
         entry_keys, visited = self.entry_keys, self.visited
-        for index in range(bisect_left(entry_keys, start), len(entry_keys)):
+        for index in range(bisect_left(entry_keys, since or start), len(entry_keys)):
             key = entry_keys[index]
             if key >= end:
                 return

@@ -85,12 +85,14 @@ def _is_to_undo(storage: Storage, entry: Entry) -> bool:
     return isinstance(entry.kind, StepEntry) and entry.kind.output is not None and not is_undone
 
 
-def swallowed(where: str) -> YieldSwallowedError:
-    """The error of workflow code that caught the engine's control flow."""
-    return YieldSwallowedError(
+def swallowed(where: str, instead: BaseException | None = None) -> YieldSwallowedError:
+    """The error of workflow code that caught the engine's control flow; its cause is what that raised ``instead``."""
+    error = YieldSwallowedError(
         f"in {where} workflow code caught the signal by which the engine suspends a run and went on. Catch "
         "Exception, not BaseException, and use no bare except around ctx operations"
     )
+    error.__cause__ = instead
+    return error
 
 
 def unfinished(where: str, name: str | None) -> EntryInProgressError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -122,8 +122,20 @@ def rewind(storage: Storage, entry_id: str | None) -> None:
         storage.remove(key)
     if entry_id is None:
         storage.remove_document(OF_ALL)
+    lost = _segments_below([entry.location for _, entry in doomed])
     for key, entry in list(storage.entries()):
-        _reopen(storage, key, entry, [gone.location for _, gone in doomed])
+        if isinstance(entry.kind, (JoinEntry, RaceEntry)) and entry.location in lost:
+            _reopen(storage, key, entry, entry.kind, {storage.names[index] for index in lost[entry.location]})
+
+
+def _segments_below(gone: list[Location]) -> dict[Location, set[int]]:
+    """By every place that had something below it which is gone: the names there that lead to that."""
+    lost: dict[Location, set[int]] = {}
+    for location in gone:
+        for depth, segment in enumerate(location):
+            if isinstance(segment, int):
+                lost.setdefault(location[:depth], set()).add(segment)
+    return lost
 
 
 def _from(ordered: list[tuple[bytes, Entry]], boundary: int) -> list[tuple[bytes, Entry]]:
@@ -173,20 +185,15 @@ def _refuse_running(storage: Storage, remaining: list[tuple[bytes, Entry]]) -> N
             )
 
 
-def _reopen(storage: Storage, key: bytes, entry: Entry, gone: list[Any]) -> None:
-    """A join or race that remains, but has lost entries of a branch, runs that branch again."""
-    if not isinstance(entry.kind, (JoinEntry, RaceEntry)):
-        return
-    depth = len(entry.location)
-    lost = {storage.names[at[depth]] for at in gone if len(at) > depth and is_prefix(entry.location, at)}
-    if not lost:
-        return
+def _reopen(storage: Storage, key: bytes, entry: Entry, kind: JoinEntry | RaceEntry, lost: set[str]) -> None:
+    """A join or race that remains, but has lost entries of the branches ``lost``, runs those again."""
     statuses = {
         name: BranchStatus(status=BranchState.RUNNING) if name in lost else status
-        for name, status in entry.kind.branches.items()
+        for name, status in kind.branches.items()
     }
-    kind: JoinEntry | RaceEntry = msgspec.structs.replace(entry.kind, branches=statuses)
+    again: JoinEntry | RaceEntry = msgspec.structs.replace(kind, branches=statuses)
     if isinstance(kind, RaceEntry) and kind.winner in lost:
-        again = {name: BranchStatus(status=BranchState.RUNNING) for name in statuses}
-        kind = RaceEntry(winner=None, branches=again)
-    storage.put(key, Entry(entry.id, entry.location, kind))
+        again = RaceEntry(
+            winner=None, branches={name: BranchStatus(status=BranchState.RUNNING) for name in kind.branches}
+        )
+    storage.put(key, Entry(entry.id, entry.location, again))

@@ -21,7 +21,7 @@ from engine.errors import (
     Yield,
 )
 from engine.scope import Scope
-from engine.waits import merge
+from engine.waits import merge, untied
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -142,6 +142,13 @@ class Branches:
 
     async def run(self) -> None:
         """Run them; returns when none runs any more."""
+        try:
+            await self._run()
+        finally:
+            # What decides may know of this in its turn, and such a circle would keep the whole run in memory.
+            del self._is_decided
+
+    async def _run(self) -> None:
         if not self._waiting:
             return
         while self._waiting and len(self._running) < self._limit:
@@ -212,9 +219,9 @@ async def _outcome_of(branch: Branch, scope: Scope) -> Outcome:
         value = await held(lambda: branch.body(scope))
         scope.close()
     except Yield as signal:
-        return Waiting(signal)
+        return Waiting(untied(signal))
     except Exception as error:  # noqa: BLE001 - an author's error is an outcome here
-        if (stop := scope.overridden()) is not None:
+        if (stop := scope.overridden(error)) is not None:
             return Stopped(stop)
         return Stopped(error) if _ends_the_run(error) else Failed(error)
     except BaseException as error:  # noqa: BLE001 - whatever it is, it ends more than this branch

@@ -279,6 +279,15 @@ async def test_a_swallowed_wait_is_detected(around: Any, body: Any) -> None:
     )
 
 
+@pytest.mark.parametrize("around", [lambda body: body, in_join, in_race, in_block, in_loop])
+async def test_a_wait_in_whose_place_code_raised_its_own_is_told_with_that_error_as_its_cause(around: Any) -> None:
+    bench = Bench()
+    with pytest.raises(YieldSwallowedError) as caught:
+        await bench.through(around(swallow_in_finally))
+    assert isinstance(caught.value.__cause__, ValueError)
+    assert "from a finally block" in str(caught.value.__cause__)
+
+
 async def test_an_ordinary_except_does_not_catch_a_wait() -> None:
     async def careful(ctx: Context) -> str:
         try:
