@@ -18,16 +18,17 @@ BOUND_S_MIN = 5
 class ShiftedClock:
     """A clock that stands still but for what a test shifts it: no instant depends on how long the machine takes.
 
-    Pauses pass a hundred times as fast. What bounds a wait for what may hang takes its time: in a hundredth of it a
+    Pauses pass ``haste`` times as fast. What bounds a wait for what may hang takes its time: in a hundredth of it a
     machine may stand still.
     """
 
     def __init__(self) -> None:
         self.shift_ms = 0
+        self.haste = 100
         self._began_at = SystemClock().now()
 
     def now(self) -> int:
         return self._began_at + self.shift_ms
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
-        return SystemClock().call_later(delay_s / 100 if delay_s < BOUND_S_MIN else delay_s, callback)
+        return SystemClock().call_later(delay_s / self.haste if delay_s < BOUND_S_MIN else delay_s, callback)

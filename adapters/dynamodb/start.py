@@ -115,11 +115,14 @@ class Starts:
     async def _write(self, beginning: Beginning, *, may_follow: bool) -> Started:
         table, ids = self._connection.table, self._connection.ids
         was_ambiguous = False
-        for _ in range(START_TRIES_MAX):
+        for attempt in range(START_TRIES_MAX):
             try:
                 await table.transact([*beginning.guarded(), *beginning.rest()], f"start {ids.new()}")
             except TransactionRefusedError as refused:
                 was_ambiguous = was_ambiguous or refused.is_ambiguous
+                if attempt:
+                    # Several who follow one that is being purged take it out of each other's hands.
+                    await table.pause(attempt)
                 obstacle = await look_at_obstacle(table, beginning)
             else:
                 head = beginning.head

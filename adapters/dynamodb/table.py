@@ -221,7 +221,7 @@ class Table:
             if misses == ATTEMPTS_MAX:
                 raise StoreUnavailableError(f"DynamoDB kept leaving {len(left)} of a batch unprocessed")
             if left:
-                await self._pause(attempt)
+                await self.pause(attempt)
                 attempt += 1
             pending = left
 
@@ -242,7 +242,7 @@ class Table:
         for attempt in range(ATTEMPTS_MAX):
             if attempt:
                 self.meter.repeats += 1
-                await self._pause(attempt - 1)
+                await self.pause(attempt - 1)
             try:
                 answer = await operation(**arguments)
             except Exception as error:
@@ -264,7 +264,8 @@ class Table:
         assert last is not None
         raise _given_up(last, operation.__name__, is_ambiguous=is_ambiguous) from last
 
-    async def _pause(self, attempt: int) -> None:
+    async def pause(self, attempt: int) -> None:
+        """Wait for a random while, which may be longer the more tries have failed before this one."""
         delay_s = min(RETRY_MAX_S, RETRY_BASE_S * 2**attempt) * self._random()
         await sleep(self._clock, delay_s)
 

@@ -113,7 +113,9 @@ class Place:
 
     def another(self, owner: str) -> Store:
         """Another process on the same table."""
-        return Store(self.client, self.table, self.clock, Ids(self.clock), owner=owner, random=random.Random(1).random)
+        return Store(
+            self.client, self.table, self.clock, Ids(self.clock), owner=owner, random=random.Random(owner).random
+        )
 
     async def started(self, workflow_id: str = "w", **arguments: Any) -> DynamoDriver:
         """A new workflow, claimed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -88,11 +88,39 @@ async def test_a_sender_that_never_comes_back_is_waited_for_no_longer_than_in_an
 async def test_of_two_starts_at_once_one_is_it_and_another_input_is_refused(place: Place) -> None:
     await ended(place)
     await place.store.purge("w")
+    # Only pauses that outlast a call keep them from getting in each other's way again.
+    place.clock.haste = 1
     stores = [place.another(f"s{number}") for number in range(4)]
     answers = await asyncio.gather(*(followed(store) for store in stores))
     assert [started.created for started in answers].count(True) == 1
     with pytest.raises(StartConflictError, match="another input"):
         await followed(place.store, b"\x09")
+
+
+async def test_starts_that_take_a_purge_out_of_each_others_hands_come_to_an_end(moto_place: Place) -> None:
+    place = moto_place
+    await ended(place)
+    await place.store.purge("w")
+    # Who has said in HEAD that it goes on with the purge, in this order.
+    marks: list[Any] = []
+
+    async def the_other_goes_on_with_the_purge() -> None:
+        for _ in range(20):
+            if marks[-1:] != [asyncio.current_task()]:
+                break
+            await asyncio.sleep(0.001)
+        # By then it has come there.
+        await asyncio.sleep(0.01)
+
+    def chance(operation: str) -> Any:
+        if operation == "update_item":
+            marks.append(asyncio.current_task())
+        return the_other_goes_on_with_the_purge if operation == "transact_write_items" else None
+
+    place.client.chance = chance
+    place.clock.haste = 1
+    answers = await asyncio.gather(*(followed(place.another(name)) for name in ("one", "two")))
+    assert sorted(started.created for started in answers) == [False, True]
 
 
 async def test_what_a_purge_has_left_is_deleted_first(moto_place: Place) -> None:
