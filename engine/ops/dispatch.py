@@ -15,6 +15,7 @@ from engine import values
 from engine.commit import Child
 from engine.entry import StepEntry
 from engine.errors import ChildRefusedError, StartConflictError
+from engine.ops.failures import opened
 from engine.ops.sending import Sending, peers_of, replayed, started
 
 if TYPE_CHECKING:
@@ -49,22 +50,11 @@ async def run(scope: Scope, name: str | None, start: Start) -> str:
         InvalidIdError: there can be no such workflow.
     """
     part = scope.next_name(f"dispatch:{start.workflow_type}") if name is None else name
-    _, entry = scope.open(part, StepEntry)
+    entry = opened(scope, part, StepEntry, lambda: _checked(scope, start))
     if entry is not None and (known := replayed(scope, entry)) is not None:
         return str(values.decode(known))
-    peers = peers_of(scope, f"dispatch of {start.workflow_type!r}")
-    data = values.encode(start.given)
-    scope.check_bytes(len(data), f"the input of {start.workflow_type!r}")
+    child = _checked(scope, start)
     scope.act()
-    child = Child(
-        workflow_id=start.workflow_id or _TO_COME,
-        workflow_type=start.workflow_type,
-        workflow_input=data,
-        tags=start.tags,
-        unique=start.unique,
-        replace_failed=start.replace_failed,
-    )
-    peers.check_start(child)
     if start.may_be_refused:
         await _alone(scope, start)
     sending = Sending(scope, part, entry)
@@ -78,6 +68,23 @@ async def run(scope: Scope, name: str | None, start: Start) -> str:
     if sending.refusal is not None:
         raise sending.refusal
     return str(values.decode(sending.output))
+
+
+def _checked(scope: Scope, start: Start) -> Child:
+    """The child that ``start`` means, where there can be one."""
+    peers = peers_of(scope, f"dispatch of {start.workflow_type!r}")
+    data = values.encode(start.given)
+    scope.check_bytes(len(data), f"the input of {start.workflow_type!r}")
+    child = Child(
+        workflow_id=start.workflow_id or _TO_COME,
+        workflow_type=start.workflow_type,
+        workflow_input=data,
+        tags=start.tags,
+        unique=start.unique,
+        replace_failed=start.replace_failed,
+    )
+    peers.check_start(child)
+    return child
 
 
 def _refused(sending: Sending, refusal: Exception) -> None:

@@ -1,8 +1,28 @@
-"""Errors of authors' classes, made again from the names and texts that history keeps of them."""
+"""Failures that come again: authors' errors, made anew from what history keeps, and those of which it keeps nothing."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from engine.errors import CriticalError, RollbackError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.entry import Entry, EntryKind
+    from engine.scope import Scope
+
+
+def opened(scope: Scope, name: str, kind: type[EntryKind], begin: Callable[[], object]) -> Entry | None:
+    """As ``scope.open``, where ``begin`` may fail before anything is recorded: the entry there, or None.
+
+    Code may catch that and go on. Then so does the replay that collects undos: what came after is to be undone too.
+    """
+    if scope.turn.is_collecting and scope.turn.storage.find_below(scope.key, name) is None:
+        scope.claim(name)
+        begin()
+        scope.frontier(name)
+    return scope.open(name, kind)[1]
 
 
 def critical_class(name: str) -> type[CriticalError | RollbackError] | None:

@@ -11,6 +11,7 @@ from engine import keys, limits, values
 from engine.entry import Entry, EntryMetadata, EntryStatus, LoopEntry
 from engine.errors import LoopResultError
 from engine.location import LoopIteration
+from engine.ops.failures import opened
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -89,7 +90,7 @@ class Loop:
 
     async def run(self, state: Any) -> Any:
         """The value that the body broke with."""
-        _, entry = self._scope.open(self._name, LoopEntry)
+        entry = opened(self._scope, self._name, LoopEntry, lambda: self._first(state))
         self._key = self._scope.key_of(self._name)
         if entry is None:
             self._begin(state)
@@ -103,9 +104,12 @@ class Loop:
                 return self._replay(kind, metadata)
         return await self._iterate()
 
+    def _first(self, state: Any) -> bytes:
+        return self._scope.store(state, self._policy.state_type, f"the first state of loop {self._name!r}")[0]
+
     def _begin(self, state: Any) -> None:
         self._scope.act()
-        data, _ = self._scope.store(state, self._policy.state_type, f"the first state of loop {self._name!r}")
+        data = self._first(state)
         self._created_at = self._turn.clock.now()
         self._entry = self._scope.record(self._name, LoopEntry(state=data), is_urgent=False)
         self._put_metadata(EntryStatus.RUNNING, None)
@@ -153,11 +157,11 @@ class Loop:
             )
             result = result_of(self._name, await self._body(inner, state), has_state=state is not None)
             inner.close()
-            self._scope.frontier()
             if isinstance(result, Break):
                 return await self._end(result.value, data, index, iteration)
             iteration += 1
             data, state = self._scope.store(result.state, self._policy.state_type, f"loop {self._name!r}")
+            self._scope.frontier()
             self._entry = self._scope.rewrite(
                 self._key, self._entry, LoopEntry(state=data, iteration=iteration), is_urgent=False
             )
@@ -194,6 +198,7 @@ class Loop:
 
     async def _end(self, value: Any, data: bytes, index: int, iteration: int) -> Any:
         output, value = self._scope.store(value, self._policy.returns, f"loop {self._name!r}")
+        self._scope.frontier()
         assert self._entry is not None
         self._prune(index, iteration + 1)
         self._scope.rewrite(self._key, self._entry, LoopEntry(state=data, iteration=iteration, output=output))

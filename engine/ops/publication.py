@@ -8,7 +8,8 @@ from engine import values
 from engine.commit import Publication
 from engine.entry import EntryStatus, StepEntry
 from engine.errors import DriverError
-from engine.ops.sending import put_metadata, replayed
+from engine.ops.failures import opened
+from engine.ops.sending import encoded, put_metadata, replayed
 
 if TYPE_CHECKING:
     from engine.scope import Scope
@@ -21,15 +22,14 @@ async def run(scope: Scope, name: str, body: Any, topic: str) -> None:
     """
     turn = scope.turn
     part = scope.next_name(f"publish:{name}")
-    _, entry = scope.open(part, StepEntry)
+    entry = opened(scope, part, StepEntry, lambda: encoded(scope, name, body))
     if entry is not None:
         replayed(scope, entry)
         return
     if not turn.flusher.is_atomic:
         # Written piece by piece, a crash in between would publish it again, or never.
         raise turn.fail(DriverError(f"publish {name!r}: a store whose commits are not atomic cannot publish"))
-    data = values.encode(body)
-    scope.check_bytes(len(data), f"the message {name!r}", is_message=True)
+    data = encoded(scope, name, body)
     scope.act()
     entry = scope.record(part, StepEntry(output=values.encode(None)))
     put_metadata(scope, entry, EntryStatus.COMPLETED, None)

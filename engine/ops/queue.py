@@ -14,7 +14,8 @@ from engine.errors import (
     MessageWaitError,
     SleepError,
 )
-from engine.ops.sending import put_metadata, send_to_oneself
+from engine.ops.failures import opened
+from engine.ops.sending import encoded, put_metadata, send_to_oneself
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -229,7 +230,7 @@ async def send(scope: Scope, name: str, body: Any) -> None:
     """Put a message into the workflow's own inbox, once, recorded as a step ``send:<name>``."""
     turn = scope.turn
     part = scope.next_name(f"send:{name}")
-    _, entry = scope.open(part, StepEntry)
+    entry = opened(scope, part, StepEntry, lambda: encoded(scope, name, body))
     if entry is not None:
         metadata = turn.storage.find_metadata(entry.id)
         if metadata is not None and metadata.completed_at is not None:
@@ -241,8 +242,7 @@ async def send(scope: Scope, name: str, body: Any) -> None:
             await turn.reach(turn.driver.message_driver.add(again))
             await turn.look_again()
         return
-    data = values.encode(body)
-    scope.check_bytes(len(data), f"the message {name!r}", is_message=True)
+    data = encoded(scope, name, body)
     scope.act()
     entry = scope.record(part, StepEntry(output=values.encode(None)))
     # Where it may have to be sent again, it is the same message, with the time of its record.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from engine import values
 from engine.commit import Outgoing
 from engine.entry import EntryMetadata, EntryStatus, StepEntry
 from engine.error_info import error_text, parse_error
@@ -107,6 +108,17 @@ def put_metadata(scope: Scope, entry: Entry, status: EntryStatus, error: str | N
     if completed_at is not None:
         scope.finished(completed_at)
     return now
+
+
+def encoded(scope: Scope, name: str, body: object) -> bytes:
+    """The stored form of the body of the message ``name``.
+
+    Raises:
+        UnstorableValueError: it has none, or is too large for the driver.
+    """
+    data = values.encode(body)
+    scope.check_bytes(len(data), f"the message {name!r}", is_message=True)
+    return data
 
 
 async def send_to_oneself(scope: Scope, message: Message) -> None:

@@ -17,7 +17,8 @@ from engine import limits, values
 from engine.commit import Outgoing
 from engine.entry import Message, StepEntry
 from engine.errors import WorkflowEndedError, WorkflowNotFoundError
-from engine.ops.sending import Sending, asked, check_atomic, peers_of, replayed, send_to_oneself, started
+from engine.ops.failures import opened
+from engine.ops.sending import Sending, asked, check_atomic, encoded, peers_of, replayed, send_to_oneself, started
 
 if TYPE_CHECKING:
     from engine.driver import Peers
@@ -46,12 +47,11 @@ async def run(scope: Scope, name: str, body: Any, target: Target, *, ignores_mis
         WorkflowNotFoundError, WorkflowEndedError: it is not, now or in an earlier run.
     """
     part = scope.next_name(f"signal:{name}")
-    _, entry = scope.open(part, StepEntry)
+    entry = opened(scope, part, StepEntry, lambda: encoded(scope, name, body))
     if entry is not None and (delivered := replayed(scope, entry)) is not None:
         return bool(values.decode(delivered))
     check_atomic(scope, f"signal {name!r}")
-    data = values.encode(body)
-    scope.check_bytes(len(data), f"the message {name!r}", is_message=True)
+    data = encoded(scope, name, body)
     scope.act()
     turn = scope.turn
     sending = Sending(scope, part, entry)

@@ -14,11 +14,14 @@ from engine import (
     HistoryDivergedError,
     JoinError,
     RaceError,
+    Registry,
     RollbackCheckpointError,
+    UnstorableValueError,
     WorkflowFailedError,
     WorkflowState,
 )
 from engine.errors import StoreUnavailableError
+from engine.testing import MemoryWorld
 from tests.unit.bench import Bench
 
 
@@ -157,6 +160,51 @@ async def test_what_follows_a_failure_that_was_handled_is_undone_too() -> None:
     await bench.fail(work)
     assert sorted(set(bench.undone)) == ["after join", "after race", "after try", "in the failed branch"]
     assert len(bench.undone) == 5
+
+
+async def ending_with(ctx: Context, answer: Any) -> None:
+    async def body(inner: Context, _state: int) -> Any:
+        await inner.sleep("nap", 0)
+        return answer
+
+    await ctx.loop("l", body, 0)
+
+
+async def beginning_with(ctx: Context, state: Any) -> None:
+    async def body(_inner: Context, _state: Any) -> Break[None]:
+        return Break()
+
+    await ctx.loop("l", body, state)
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        lambda ctx: ctx.publish("p", object()),
+        lambda ctx: ctx.queue.send("s", object()),
+        lambda ctx: ctx.signal("s", object(), to="wf-1"),
+        lambda ctx: ctx.dispatch("child", object()),
+        lambda ctx: beginning_with(ctx, object()),
+        lambda ctx: ending_with(ctx, Continue(object())),
+        lambda ctx: ending_with(ctx, Break(object())),
+    ],
+)
+async def test_what_follows_a_mistake_that_left_no_record_and_was_caught_is_undone_too(refused: Any) -> None:
+    world = MemoryWorld(registry=Registry())
+    bench = Undoing()
+
+    async def work(ctx: Context) -> None:
+        await ctx.rollback_checkpoint("cp")
+        await bench.do(ctx, "before")
+        with pytest.raises(UnstorableValueError):
+            await refused(ctx)
+        await bench.do(ctx, "after")
+        raise ValueError("no")
+
+    world.start("wf-1", work)
+    await world.drive()
+    assert isinstance(world.results["wf-1"], ValueError)
+    assert sorted(bench.undone) == ["after", "before"]
 
 
 async def test_nothing_is_undone_for_a_fault_of_the_code() -> None:
