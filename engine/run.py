@@ -122,6 +122,9 @@ class Run:
         finally:
             if self._flusher is not None:
                 self._flusher.close()
+            if self._flusher is None or not self._flusher.is_busy:
+                # Errors lead to frames, and those to them and the history, which need not wait for the collector too.
+                self._storage.let_go()
 
     async def _execute(self) -> WorkflowResult[Any]:
         storage = self._storage

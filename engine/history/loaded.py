@@ -165,3 +165,9 @@ class LoadedHistory:
         """Start over from the top: what is stored now was left by an earlier run, and nothing is visited."""
         self.loaded_count = len(self.entry_keys)
         self.visited = set()
+
+    def let_go(self) -> None:
+        """Forget what is large: nobody asks any more. Names stay, for messages."""
+        self._entries, self._metadata, self.entry_keys = {}, {}, []
+        self.input = self.output = None
+        self.begin_run()

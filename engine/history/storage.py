@@ -80,6 +80,11 @@ class Storage(LoadedHistory):
             storage._changes.deletes.update((keys.document_key(key), 0) for key in torn)  # noqa: SLF001 - likewise
         return storage
 
+    def let_go(self) -> None:
+        """Forget what is large, committed or not."""
+        super().let_go()
+        self.documents, self._changes = Documents(), Changes()
+
     def _load_pair(self, key: bytes, value: bytes) -> None:
         super()._load_pair(key, value)
         if key == keys.STATE_KEY:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from engine import Break, Context, run_workflow
+from engine import Break, Context, CriticalError, run_workflow
 from engine.history.storage import Storage
 from engine.testing import MemoryDriver, VirtualClock
 
@@ -63,6 +63,14 @@ async def looping(ctx: Context) -> None:
     await ctx.loop("l", body)
 
 
+async def catching(ctx: Context) -> None:
+    async def failing() -> None:
+        raise CriticalError("no")
+
+    await ctx.try_step("s", failing)
+    await ctx.sleep("t", 3600)
+
+
 async def returning(ctx: Context) -> None:
     async def quick() -> int:
         return 1
@@ -79,12 +87,12 @@ def _no_collector() -> Iterator[None]:
 
 
 def _histories() -> int:
-    return sum(type(one) is Storage for one in gc.get_objects())
+    return sum(type(one) is Storage and bool(one.entry_keys) for one in gc.get_objects())
 
 
 @pytest.mark.parametrize(
     "body",
-    [waiting, sleeping, retrying, joining, racing, won, trying, looping, returning],
+    [catching, waiting, sleeping, retrying, joining, racing, won, trying, looping, returning],
     ids=lambda body: body.__name__,
 )
 async def test_a_run_that_has_ended_or_waits_leaves_nothing_in_memory(body: Any) -> None:
