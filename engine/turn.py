@@ -50,6 +50,7 @@ class Turn:
         is_refusing: workflow code has been told that this run must stop, so what it returns means nothing.
         has_checkpoint: a rollback checkpoint was passed, so there may be something to undo.
         stirred: set whenever a wait began or ended; live mode looks at it.
+        looks: how often the inbox was read anew; whoever found nothing in an earlier reading of it asks again.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class Turn:
         self.undos: list[Any] = []
         self.threads = 0
         self.working = 1
+        self.looks = 0
         self.stirred = asyncio.Event()
         # A dictionary for its order: what ends several of them does so in the order in which they began.
         self.tasks: dict[asyncio.Task[Any], None] = {}
@@ -259,7 +261,8 @@ class Turn:
         return bool(due)
 
     def resume_message_waits(self) -> None:
-        """End every wait for messages, so that each looks again."""
+        """The inbox was read anew: end every wait for messages, so that each looks again."""
+        self.looks += 1
         for wait in self._waits.for_messages():
             self._resume(wait)
 

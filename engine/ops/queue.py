@@ -103,10 +103,12 @@ async def _take(scope: Scope, names: tuple[str, ...], count: int) -> list[Messag
     inbox = turn.driver.message_driver
     wanted = count
     while True:
+        looks = turn.looks
         seen = await turn.reach(inbox.receive(names, wanted))
         free = [message for message in seen if not storage.is_recorded(message.id)][:count]
-        # Those that a sibling holds are still in the inbox: look past them.
-        if len(free) == count or len(seen) < wanted:
+        # Those that a sibling holds are still in the inbox: look past them. And where a sibling had the inbox read anew
+        # while this was answered, nobody would tell who now began to wait of what is new: ask again.
+        if len(free) == count or (len(seen) < wanted and turn.looks == looks):
             return free if turn.flusher.room is None else _that_fit(free, turn.flusher.room)
         wanted = wanted * 2 + len(seen) - len(free)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -314,3 +315,27 @@ async def test_a_loop_of_messages_keeps_their_order(mode: Any) -> None:
         return Break(seen) if len(seen) == 50 else Continue(seen)
 
     assert (await bench.once(lambda ctx: ctx.loop("l", body, []), mode=mode)).output == list(range(50))
+
+
+async def test_a_message_that_a_sibling_has_read_while_a_look_was_answered_is_not_slept_beside() -> None:
+    bench = Bench()
+    answering, has_looked = asyncio.Event(), asyncio.Event()
+
+    async def late(operation: str, phase: str) -> None:
+        if (operation, phase) == ("receive", "after") and not answering.is_set():
+            answering.set()
+            await has_looked.wait()
+
+    async def first(ctx: Context) -> Any:
+        return (await ctx.queue.next("q", "wanted")).body
+
+    async def second(ctx: Context) -> None:
+        await answering.wait()
+        bench.send("wanted", 1)
+        # Whoever sends to itself has the inbox read anew.
+        await ctx.queue.send("other", None)
+        has_looked.set()
+
+    bench.driver.on_call = late
+    result = await bench.once(lambda ctx: ctx.join("j", {"first": first, "second": second}))
+    assert result.output == {"first": 1, "second": None}
