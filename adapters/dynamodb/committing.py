@@ -141,17 +141,23 @@ class Committer:
             plan = self._plan(commit, posted, births)
             self.tries += 1
             try:
-                await self._write(plan)
-            except (ConditionFailedError, TransactionRefusedError) as refused:
-                if not await self._was_mine(plan, refused, births):
-                    continue
-            except AnswerLostError:
-                await self._look_for(plan)
+                if await self._is_written(plan, births):
+                    return plan
             except asyncio.CancelledError:
+                # Called off in the midst of it, or while looking what became of it.
                 self._hold.lost()
                 raise
-            return plan
         raise StoreUnavailableError(f"a commit of {self._workflow_id!r} met something else each time it was planned")
+
+    async def _is_written(self, plan: Plan, births: Births) -> bool:
+        """Write a plan; False where it has to be planned anew."""
+        try:
+            await self._write(plan)
+        except (ConditionFailedError, TransactionRefusedError) as refused:
+            return await self._was_mine(plan, refused, births)
+        except AnswerLostError:
+            await self._look_for(plan)
+        return True
 
     async def _ask_to_be_looked_at(self, commit: Commit) -> None:
         """As a slow sender does: the tickets may be taken for a dead sender's by now."""

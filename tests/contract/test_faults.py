@@ -147,18 +147,24 @@ async def test_a_moved_inbox_then_the_same_commit_again(place: Place) -> None:
     assert driver.head.seq == 2
 
 
-async def test_a_commit_that_is_cut_short_leaves_a_holder_that_writes_no_more(place: Place) -> None:
+@pytest.mark.parametrize("answers", [[], [LOST] * ATTEMPTS_MAX, [FENCED]])
+async def test_a_commit_that_is_cut_short_leaves_a_holder_that_writes_no_more(place: Place, answers: list[Any]) -> None:
     driver = await place.started()
+    is_hanging = asyncio.Event()
 
     async def hang() -> None:
+        is_hanging.set()
         await asyncio.Event().wait()
 
-    place.client.plan["transact_write_items"] = [hang]
+    # In the write, or in the look for what became of it.
+    place.client.plan["transact_write_items"] = [*answers, hang]
+    place.client.plan["get_item"] = [hang]
     committing = asyncio.ensure_future(driver.commit(Commit(puts=[(b"k", b"v")])))
-    await asyncio.sleep(0.02)
+    await is_hanging.wait()
     committing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await committing
+    place.client.plan.clear()
     with pytest.raises(StoreUnavailableError):
         await driver.commit(Commit(puts=[(b"k", b"w")]))
 
