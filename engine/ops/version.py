@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine import limits
 from engine.coordinates import render
 from engine.entry import ENTRY_KINDS, MessageEntry, RemovedEntry, SleepEntry, VersionCheckEntry
 from engine.errors import InvalidIdError
@@ -144,8 +145,8 @@ def _version_of(scope: Scope, event: Recorded | None, latest: int) -> int:
 
 def check_number(what: str, version: int) -> None:
     """Raise where ``version`` is no number of a version; ``what`` says which call was given it, and as what."""
-    if type(version) is not int or version < 1:
-        raise InvalidIdError(f"{what} must be an integer from 1 on")
+    if type(version) is not int or not 1 <= version <= limits.VERSION_MAX:
+        raise InvalidIdError(f"{what} must be an integer from 1 to {limits.VERSION_MAX}")
 
 
 def _check_type(original_type: str) -> None:

@@ -445,8 +445,10 @@ WRONG_USES: list[tuple[Callable[[Context], Any], type[Exception], str]] = [
     (lambda ctx: ctx.v(2).queue.send("a"), ValueError, NOT_HERE),
     (lambda ctx: ctx.v(2).signal("a", to="b"), ValueError, NOT_HERE),
     (lambda ctx: ctx.v(2).removed(original_type="step"), ValueError, NOT_HERE),
-    (lambda ctx: ctx.v(0).step(echo, "a"), InvalidIdError, "integer from 1 on"),
-    (lambda ctx: ctx.check_version(0), InvalidIdError, "integer from 1 on"),
+    (lambda ctx: ctx.v(0).step(echo, "a"), InvalidIdError, "integer from 1 to 1000000"),
+    (lambda ctx: ctx.v(2**32).step(echo, "a"), InvalidIdError, "integer from 1 to 1000000"),
+    (lambda ctx: ctx.check_version(0), InvalidIdError, "integer from 1 to 1000000"),
+    (lambda ctx: ctx.check_version(2**32), InvalidIdError, "integer from 1 to 1000000"),
     (lambda ctx: ctx.step(1), TypeError, "step takes a name and a function"),  # type: ignore[call-overload]
     (lambda ctx: ctx.step("name"), TypeError, r"step\('name'\) needs a function"),  # type: ignore[call-overload]
 ]

@@ -12,7 +12,7 @@ from engine.errors import InvalidIdError
 from tests.unit.bench import Bench
 
 
-@pytest.mark.parametrize("latest", [0, -1, True, 1.5, "2", None])
+@pytest.mark.parametrize("latest", [0, -1, 2**32, True, 1.5, "2", None])
 async def test_a_version_is_a_whole_number_from_one(latest: Any) -> None:
     with pytest.raises(InvalidIdError):
         await Bench().once(lambda ctx: ctx.get_version("v", latest))
