@@ -6,6 +6,7 @@ import http.client
 import json
 from typing import TYPE_CHECKING, Any
 
+from engine.values import decode
 from infra.fault import DeployError
 from infra.printing import print_json
 from infra.target import find_api
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 
 WORKFLOWS_PAGE_MAX = 100
 """Workflows a page of their list. Source: the API."""
+
+
+CBOR = "application/cbor"
+IN_CBOR, OF_CBOR = {"Accept": CBOR}, {"Content-Type": CBOR}
+"""Headers that ask for an answer in which every value is as it is, and that say that a body is such."""
 
 
 class RefusedError(DeployError):
@@ -78,6 +84,8 @@ def value_of(reply: Reply) -> Any:
     """The answer's value; raises RefusedError for a problem."""
     if not reply.is_success:
         raise RefusedError(_complaint(reply))
+    if reply.headers.get("content-type") == CBOR:
+        return decode(reply.body)
     try:
         return reply.json()
     except ValueError as error:

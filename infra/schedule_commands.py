@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from engine.values import encode
 from infra import options
 from infra.api_client import segment
-from infra.asking import ask, find, listed, tell
+from infra.asking import IN_CBOR, OF_CBOR, ask, encoded, find, listed, tell, value_of
 from infra.fault import CalledWronglyError
 from infra.printing import print_json, print_table, short
 
@@ -156,11 +157,17 @@ def update(arguments: Namespace) -> None:
     given = _given(arguments)
     if not given:
         raise CalledWronglyError("say what is to change: give at least one option")
-    there = ask(find(arguments), "GET", _at(arguments))
+    api = find(arguments)
+    # In CBOR, since what is kept of an input may be what JSON has no form for; a new one is JSON as at the creation.
+    is_new = "input" in given
+    there = ask(api, "GET", _at(arguments)) if is_new else value_of(api.request("GET", _at(arguments), headers=IN_CBOR))
     # Another way to say when takes the place of the old one, with all that belongs to that.
     dropped = {*TIMINGS, "start_at"} if given.keys() & set(TIMINGS) else set()
     kept = {name: there[name] for name in (*TIMINGS, *TOLD) if there.get(name) is not None and name not in dropped}
-    _post(arguments, "update", {**kept, **given})
+    wanted = {**kept, **given}
+    body, headers = (encoded(wanted), None) if is_new else (encode(wanted), OF_CBOR)
+    accepted = value_of(api.request("POST", f"{_at(arguments)}/update", body=body, headers=headers))
+    _tell_accepted(arguments, "update", accepted)
 
 
 def delete(arguments: Namespace) -> None:
@@ -171,7 +178,10 @@ def delete(arguments: Namespace) -> None:
 
 
 def _post(arguments: Namespace, what: str, body: Any) -> None:
-    accepted = ask(find(arguments), "POST", f"{_at(arguments)}/{what}", body=body)
+    _tell_accepted(arguments, what, ask(find(arguments), "POST", f"{_at(arguments)}/{what}", body=body))
+
+
+def _tell_accepted(arguments: Namespace, what: str, accepted: Any) -> None:
     tell(arguments, accepted, f"{arguments.name}  {what} accepted")
 
 

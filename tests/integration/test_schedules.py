@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import cbor2
 import pytest
 
 from engine import Context, workflow
 from engine.schedules import limits
 from handlers import problems
+from infra.api_client import Reply
+from infra.cli import main
 from tests.integration.test_api import assert_problem
 
 if TYPE_CHECKING:
@@ -26,6 +31,10 @@ class Report:
 @workflow("schedules-report")
 async def report(_ctx: Context, given: Report) -> int:
     return given.pages
+
+
+@workflow("schedules-anything")
+async def anything(_ctx: Context, _given: Any) -> None: ...
 
 
 @workflow("schedules-endless")
@@ -250,3 +259,37 @@ def test_a_schedule_that_has_as_much_to_do_as_it_may_have_says_so(
     assert driven.http.post("/schedules/busy/update", allowed).status == 202
     driven.drain()
     assert driven.http.post("/schedules/busy/trigger").status == 202
+
+
+@pytest.mark.parametrize(
+    "timing",
+    [
+        {"cron": "0 9 * * *", "timezone": "Europe/Berlin"},
+        {"every": "1d", "start_at": "2030-01-01T00:00Z"},
+        {"at": "2030-01-01T08:00Z"},
+    ],
+)
+def test_an_update_on_the_command_line_keeps_an_input_that_json_has_no_form_for(
+    driven: Driven, monkeypatch: pytest.MonkeyPatch, timing: dict[str, str]
+) -> None:
+    value = {"key": b"\x00\xff", "amount": Decimal("1.10"), "due": datetime(2030, 1, 1, tzinfo=UTC)}
+    asked = {"name": "kept", **timing, "type": "schedules-anything", "input": value}
+    assert driven.http.post("/schedules", body=cbor2.dumps(asked), content_type="application/cbor").status == 201
+    driven.drain()
+
+    class Api:
+        """The API, by the function itself."""
+
+        def request(self, method: str, path: str, *, body: bytes = b"", headers: dict[str, str] | None = None) -> Reply:
+            told = {name.lower(): value for name, value in (headers or {}).items()}
+            media_type = told.pop("content-type", "application/json")
+            answer = driven.http.call(method, path, body=body, content_type=media_type, headers=told)
+            return Reply(status=answer.status, headers=answer.headers, body=answer.body)
+
+    monkeypatch.setattr("infra.schedule_commands.find", lambda _arguments: Api())
+    before = driven.http.get("/schedules/kept").value
+    main(["schedule", "update", "kept", "--overlap", "queue"])
+    driven.drain()
+    after = driven.http.call("GET", "/schedules/kept", headers={"accept": "application/cbor"}).value
+    assert (after["input"], after["overlap"], after["problem"]) == (value, "queue", None)
+    assert driven.http.get("/schedules/kept").value == {**before, "overlap": "queue"}

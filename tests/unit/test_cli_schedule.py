@@ -118,12 +118,13 @@ def test_orders(api: Api, capsys: pytest.CaptureFixture[str], arguments: list[st
 
 
 def test_update_keeps_what_is_not_given(api: Api) -> None:
+    options = ["--overlap", "queue", "--input", "7"]
     api.answer((200, TOLD), (202, {}))
-    assert torpor(api, "schedule", "update", "report", "--overlap", "queue") == 0
-    kept = {name: TOLD[name] for name in ("cron", "timezone", "type", "input", "catch_up", "tags")}
-    assert api.body == {**kept, "overlap": "queue"}
+    assert torpor(api, "schedule", "update", "report", *options) == 0
+    kept = {name: TOLD[name] for name in ("cron", "timezone", "type", "catch_up", "tags")}
+    assert api.body == {**kept, "overlap": "queue", "input": 7}
     api.answer((200, TOLD), (202, {}))
-    assert torpor(api, "schedule", "update", "report", "--every", "1h") == 0
+    assert torpor(api, "schedule", "update", "report", *options, "--every", "1h") == 0
     assert "cron" not in api.body
     assert api.body["every"] == "1h"
     assert torpor(api, "schedule", "update", "report") == 2
