@@ -70,7 +70,7 @@ U64_MAX = 2**64 - 1
 """Ranges of the stored integers. Source: the stored format."""
 
 VERSION_MAX = 1_000_000
-"""Highest version that a call may name. Design choice: those of scopes within scopes add up, and are stored in 32 bits."""
+"""Highest version that a call may name. Design choice: those of nested scopes add up, and are stored in 32 bits."""
 
 WORKFLOW_ID_BYTES_MAX = 255
 """UTF-8 bytes of a workflow's id, and of its type. Design choice: a store's keys hold both."""
