@@ -189,8 +189,9 @@ async def list_workflows(
         for partition in list_types(known)
         for group in groups
     ]
-    # One that ends just now may be found in two groups.
-    found = sorted({place for places in await together(queries) for place in places}, reverse=True)
+    # One that ends just now may be found in two groups, and one that is started anew in two lives: the younger counts.
+    oldest_first = sorted(place for places in await together(queries) for place in places)
+    found = sorted({workflow_id: (at, workflow_id) for at, workflow_id in oldest_first}.values(), reverse=True)
     page = found[:limit]
     stored = [decode_head(item) for item in await table.batch_get([key(place[1], HEAD) for place in page])]
     heads = [head for head in stored if not head.purging_at]

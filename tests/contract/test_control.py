@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.dynamodb.items import LIST_GROUPS
-from adapters.dynamodb.limits import LIST_SHARDS
+from adapters.dynamodb.items import ACTIVE, LIST_GROUPS
+from adapters.dynamodb.limits import LIST_SHARDS, OUTSTANDING_MAX_MS
 from adapters.dynamodb.store import Ended, NotDue, Unreadable
 from engine import values
 from engine.commit import Alarm, Commit
@@ -143,6 +143,29 @@ async def test_one_that_ends_while_it_is_listed_is_listed_once(moto_place: Place
     place.client.plan["query"] = groups * LIST_SHARDS
     assert [item.workflow_id for item in (await place.store.list(type="order")).items] == ["w"]
     assert ending
+
+
+async def test_one_that_is_purged_and_started_anew_while_it_is_listed_is_listed_once(place: Place) -> None:
+    driver = await place.started("w")
+    await driver.commit(Commit(state=WorkflowState.COMPLETED))
+    place.clock.shift_ms += OUTSTANDING_MAX_MS
+    starting: list[asyncio.Task[None]] = []
+
+    async def start_anew() -> None:
+        # What has ended is listed by now.
+        await asyncio.sleep(0.2)
+        await place.store.purge("w")
+        await place.store.start(workflow_id="w", type="order", input=b"")
+
+    async def meanwhile() -> None:
+        if not starting:
+            starting.append(asyncio.create_task(start_anew()))
+        await starting[0]
+
+    place.client.plan["query"] = [meanwhile if group == ACTIVE else None for group in LIST_GROUPS] * LIST_SHARDS
+    [listed] = (await place.store.list(type="order")).items
+    assert listed.state is WorkflowState.PENDING
+    assert starting
 
 
 async def test_the_longest_overdue_come_first(place: Place) -> None:
