@@ -47,11 +47,11 @@ def error_name(error: BaseException) -> str:
 
 
 def error_message(error: BaseException) -> str:
-    """The text of an exception; never raises, whatever the exception's ``__str__`` does."""
+    """The text of an exception as it is stored, so that it is the same live as on replay; never raises."""
     try:
         # The text of the other workflow's failure begins with its name, which is told beside it.
         text = error.message if isinstance(error, WorkflowFailedError) else str(error)
-        return shortened(text, limits.ERROR_TEXT_CHARACTERS_MAX)
+        return _clean(text)
     except Exception as failure:  # noqa: BLE001 - an exception's own __str__ is user code
         return f"<text unavailable: {type(failure).__name__}>"
 

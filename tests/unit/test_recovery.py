@@ -28,11 +28,13 @@ FAILURES = [
     (CriticalError("no"), "critical", 1, "CriticalError", "no"),
     (OddError("odd"), "critical", 1, "OddError", "odd"),
     (ValueError("v"), "exhausted", 2, "ValueError", "v"),
+    (ValueError("a lone \udcff"), "exhausted", 2, "ValueError", r"a lone \udcff"),
+    (OddError("a lone \udcff"), "critical", 1, "OddError", r"a lone \udcff"),
     (StepTimeoutError("late"), "timeout", 1, "StepTimeoutError", "late"),
 ]
 
 
-@pytest.mark.parametrize(("error", "kind", "attempts", "name", "text"), FAILURES, ids=str)
+@pytest.mark.parametrize(("error", "kind", "attempts", "name", "text"), FAILURES, ids=ascii)
 @pytest.mark.parametrize("is_block", [False, True])
 async def test_a_failure_is_the_same_value_live_and_on_replay(
     error: Exception, kind: str, attempts: int, name: str, text: str, *, is_block: bool
