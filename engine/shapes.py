@@ -26,6 +26,9 @@ _JAVASCRIPT_INTEGER_MIN = 2**31
 
 _MAPPINGS = (dict, Mapping, MutableMapping)
 
+READ_BACK = "__torpor_read_back__"
+"""The class method by which a class is made from what is stored of it and from its type's arguments."""
+
 
 class _MisfitError(Exception):
     """The plain value is not one of the type."""
@@ -91,6 +94,10 @@ def _fit_foreign_json(as_type: Any, plain: Any) -> Any:
 
 
 def _require_instance(as_type: Any, plain: Any) -> Any:
+    # A type of the engine's own, further right in the order of imports, says itself how it is read.
+    read_back = getattr(get_origin(as_type) or as_type, READ_BACK, None)
+    if read_back is not None:
+        return read_back(plain, get_args(as_type))
     if get_origin(as_type) is not None:
         raise _MisfitError(
             "such a generic type cannot be rebuilt from a stored value; declare a list, dict, set or tuple"

@@ -20,10 +20,15 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
+_ANY_TYPE = "workflow"
+"""Stands for the type of a workflow of which only the id is known, in the names of operations."""
+
+
 class ChildId(str, Generic[T_co]):
     """The id of a workflow that ``ctx.dispatch`` has started; a text like any other, which knows what it stands for.
 
-    What is stored of it, in a loop's state or a step's result, is the text alone.
+    What is stored of it, in a loop's state or a branch's result, is the text alone. Where that is declared to be a
+    ``ChildId[T]``, it is read as one whose output is read as ``T``.
 
     Attributes:
         workflow_type: the type of the workflow.
@@ -40,6 +45,12 @@ class ChildId(str, Generic[T_co]):
         made = super().__new__(cls, workflow_id)
         made.workflow_type, made.returns = workflow_type, returns
         return made
+
+    @classmethod
+    def __torpor_read_back__(cls, plain: object, arguments: tuple[Any, ...]) -> ChildId[Any]:
+        if not isinstance(plain, str):
+            raise TypeError(f"a {type(plain).__qualname__} is no id of a workflow")
+        return cls(plain, _ANY_TYPE, *arguments)
 
     def __getnewargs__(self) -> tuple[str, str, Any]:  # type: ignore[override]  # a plain text has but itself to copy
         """What a copy is made of."""
@@ -167,8 +178,8 @@ class Dispatching(Operating):
         Args:
             child: the workflow's id, from ``dispatch`` or from anywhere.
             returns: the type that its output is read as, or its ``Workflow``; not needed for what was dispatched so.
-            name: this operation's name; by default ``output:<type>``, ``output:<type>:2`` and so on, where the type
-                stands for ``workflow`` unless the id comes from ``dispatch``.
+            name: this operation's name; by default ``output:<type>``, ``output:<type>:2`` and so on;
+                ``output:workflow`` where the id was stored, or is none that ``dispatch`` gave.
 
         Raises:
             WorkflowFailedError: it has failed; ``name`` and ``message`` are those of its error.
@@ -184,7 +195,7 @@ class Dispatching(Operating):
             raise InvalidIdError(
                 f"output of {workflow_id!r}: that is this workflow, which would wait for itself for ever"
             )
-        label = f"output:{child.workflow_type if isinstance(child, ChildId) else 'workflow'}"
+        label = f"output:{child.workflow_type if isinstance(child, ChildId) else _ANY_TYPE}"
         self._refuse_version(name or label)
         as_type = values.return_type(returns.fn) if isinstance(returns, Workflow) else returns
         if as_type is None:

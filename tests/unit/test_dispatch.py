@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine import ChildId, Context, JoinError, Registry, WorkflowResult, WorkflowState, run_workflow, workflow
+from engine import Break, ChildId, Context, JoinError, Registry, WorkflowResult, WorkflowState, run_workflow, workflow
 from engine.entry import EntryStatus
 from engine.errors import CriticalError, DriverError, InvalidIdError, StartConflictError, UnknownTypeError
 from engine.handle import recover_workflow
@@ -433,3 +433,33 @@ async def test_a_world_may_be_given_its_workflows() -> None:
 def test_the_id_of_a_child_is_copied_with_what_it_knows(copied: Any) -> None:
     made = copied(ChildId("id-1", "echo", list[int]))
     assert (type(made), made, made.workflow_type, made.returns) == (ChildId, "id-1", "echo", list[int])
+
+
+async def test_the_id_of_a_child_is_read_back_where_it_is_declared() -> None:
+    @workflow("label", registry=OWN)
+    async def label(_ctx: Context, text: str) -> set[str]:
+        return {text}
+
+    async def parent(ctx: Context) -> list[set[str]]:
+        async def start(inner: Context, text: str) -> ChildId[set[str]]:
+            return await inner.dispatch(label, text)
+
+        async def ends(inner: Context, child: ChildId[set[str]]) -> Break[set[str]]:
+            return Break(await inner.output(child))
+
+        children = await ctx.map("start", ["a", "b"], start)
+        return [await ctx.output(children[0]), await ctx.loop("l", ends, children[1])]
+
+    world = MemoryWorld(registry=OWN)
+    world.start("parent", parent)
+    await world.drive()
+    assert output(world) == [{"a"}, {"b"}]
+
+
+async def test_what_is_no_text_is_no_id_of_a_child() -> None:
+    async def wrong(_ctx: Context) -> ChildId[int]:
+        return 7  # type: ignore[return-value]
+
+    bench = Bench()
+    with pytest.raises(JoinError, match="a int is no id of a workflow"):
+        await bench.once(lambda ctx: ctx.join("j", {"a": wrong}))
