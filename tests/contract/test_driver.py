@@ -208,7 +208,7 @@ async def test_waiting_ends_with_a_message_that_is_wanted(subject: Subject) -> N
     done, _ = await asyncio.wait({waiting}, timeout=0.1)
     assert not done
     await subject.send(message(2, "go"))
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, 60)
 
 
 async def test_waiting_ends_when_it_is_aborted(subject: Subject) -> None:
@@ -220,7 +220,7 @@ async def test_waiting_ends_when_it_is_aborted(subject: Subject) -> None:
     waiting = asyncio.ensure_future(subject.driver.wait_for_messages((), signal))
     await asyncio.sleep(0.05)
     signal.set()
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, 60)
 
 
 async def test_alarms_are_set_and_cleared_without_complaint(subject: Subject) -> None:

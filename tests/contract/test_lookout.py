@@ -12,28 +12,36 @@ from engine.values import encode
 if TYPE_CHECKING:
     from tests.contract.aws import Place
 
-WORK_S = 60
-
-
-async def called_off(ctx: Context, _given: Any) -> list[Any]:
-    async def working(ctx: Context) -> None:
-        await ctx.step("work", asyncio.sleep, WORK_S, timeout=0)
-
-    async def listening(ctx: Context) -> Any:
-        return (await ctx.queue.next("wait", "stop")).body
-
-    race = await ctx.race("race", {"working": working, "listening": listening})
-    return [race.winner, race.value]
+WORK_S = 600
 
 
 async def test_a_message_calls_off_a_step_of_the_one_who_holds_the_workflow(place: Place) -> None:
+    begun, has_looked = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        begun.set()
+        await asyncio.sleep(WORK_S)
+
+    async def called_off(ctx: Context, _given: Any) -> list[Any]:
+        async def working(ctx: Context) -> None:
+            await ctx.step("work", work, timeout=0)
+
+        async def listening(ctx: Context) -> Any:
+            return (await ctx.queue.next("wait", "stop")).body
+
+        race = await ctx.race("race", {"working": working, "listening": listening})
+        return [race.winner, race.value]
+
     driver = await place.started()
     running = asyncio.ensure_future(run_workflow("w", called_off, None, driver).result)
-    await asyncio.sleep(0.3)
+    await begun.wait()
+    # It may not be over before somebody has looked.
+    place.client.plan["transact_write_items"] = [has_looked.wait]
     await place.store.send("w", name="stop", body=encode("enough"))
     # Whoever is woken by it can do nothing.
     assert isinstance(await place.store.claim("w"), Held)
-    result = await asyncio.wait_for(running, timeout=WORK_S / 4)
+    has_looked.set()
+    result = await asyncio.wait_for(running, timeout=WORK_S / 10)
     assert result.output == ["listening", "enough"]
 
 
@@ -51,10 +59,11 @@ async def test_looking_reads_one_item_where_nothing_came(place: Place) -> None:
 
 
 async def until_asked(place: Place, operation: str) -> None:
-    for _ in range(500):
+    for _ in range(6000):
         if not place.client.plan[operation]:
             return
         await asyncio.sleep(0.01)
+    raise AssertionError(f"{operation} is not called")
 
 
 async def test_a_message_that_two_looks_cross_is_not_slept_over(place: Place) -> None:
