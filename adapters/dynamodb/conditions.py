@@ -38,6 +38,15 @@ IS_NOT_CLOSED = Condition("attribute_not_exists(#closed)")
 """Of INBOX: its workflow has not ended, or there is none yet; whoever writes then makes it."""
 
 
+def is_free_to_run(now: int) -> Condition:
+    """Of HEAD: it has not ended, nobody holds it, and its start is not put off beyond ``now`` (milliseconds)."""
+    has_begun = "(NOT #state = :waiting OR attribute_not_exists(#wake_at) OR #wake_at <= :now)"
+    return Condition(
+        f"{IS_FREE.expression} AND {has_begun}",
+        {**IS_FREE.values, ":waiting": text(WorkflowState.PENDING), ":now": number(now)},
+    )
+
+
 def has_outlived(now: int) -> Condition:
     """Of HEAD: it has ended, was to be kept until ``now`` (milliseconds) at most, and nobody holds it."""
     is_over = f"#prune_at <= :now AND {NOBODY_LIVING_HOLDS_IT}"

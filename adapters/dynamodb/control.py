@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from adapters.dynamodb.conditions import HAS_FAILED, HAS_NOT_ENDED, IS_FREE, IS_NOT_UNDONE
+from adapters.dynamodb.conditions import HAS_FAILED, HAS_NOT_ENDED, IS_NOT_UNDONE, is_free_to_run
 from adapters.dynamodb.errors import ConditionFailedError
 from adapters.dynamodb.expressions import Change
 from adapters.dynamodb.items import HEAD, decode_head, due, key
@@ -26,15 +26,17 @@ if TYPE_CHECKING:
 
 
 async def wake(connection: Connection, workflow_id: str) -> None:
-    """Make a workflow due now. One that is running looks at everything anyway before it sleeps: nothing is written.
+    """Make a workflow due now, but for one whose start is put off.
+
+    One that is running looks at everything anyway before it sleeps: nothing is written.
 
     Raises:
         WorkflowNotFoundError, WorkflowEndedError: there is nothing to wake.
     """
     check_id(workflow_id)
-    change = Change(sets=due(workflow_id, connection.clock.now()))
+    now = connection.clock.now()
     try:
-        await connection.table.update(key(workflow_id, HEAD), change, IS_FREE)
+        await connection.table.update(key(workflow_id, HEAD), Change(sets=due(workflow_id, now)), is_free_to_run(now))
     except ConditionFailedError as failed:
         if not failed.item:
             raise WorkflowNotFoundError(f"no workflow has the id {workflow_id!r}") from None

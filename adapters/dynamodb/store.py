@@ -307,7 +307,11 @@ class Store:
         return await query.overdue(self._connection.table, now=now, limit_per_shard=limit_per_shard)
 
     async def wake(self, workflow_id: str) -> None:
-        """Make a workflow due now; ``WorkflowNotFoundError`` or ``WorkflowEndedError`` where that cannot be."""
+        """Make a workflow due now, unless its start is put off.
+
+        Raises:
+            WorkflowNotFoundError, WorkflowEndedError: there is nothing to wake.
+        """
         await control.wake(self._connection, workflow_id)
 
     async def cancel(

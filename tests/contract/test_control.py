@@ -202,6 +202,17 @@ async def test_a_wake_makes_a_sleeper_due(place: Place) -> None:
         await place.store.wake("never")
 
 
+async def test_a_wake_begins_nothing_before_its_time(place: Place) -> None:
+    start_at = place.clock.now() + 60_000
+    await place.store.start(workflow_id="w", type="order", input=b"", start_at=start_at)
+    await place.store.wake("w")
+    assert await place.due() == set()
+    assert await place.store.claim("w") == NotDue(start_at)
+    place.clock.shift_ms += 60_000
+    await place.store.wake("w")
+    await place.claimed()
+
+
 async def test_cancelling_fences_the_one_who_runs_it(place: Place) -> None:
     driver = await place.started()
     await driver.commit(Commit(alarm=Alarm(place.clock.now() + 5)))
