@@ -10,7 +10,7 @@ from adapters.dynamodb.store import Store
 from adapters.sqs import WakeQueue
 from engine.ids import Ids
 from handlers.bootstrap import Settings, Wiring
-from handlers.process import Process
+from handlers.process import SETTLE_S, Process
 from handlers.traces import Traces
 from handlers.worker import WorkerFunction
 from tests.simulation import bus, dynamo
@@ -65,7 +65,7 @@ class SimProcess(Process):
         """Run one invocation's ``work``; ``done`` gets the finished task."""
 
         async def begin() -> Any:
-            return await self._invocation(work())
+            return await self._invocation(work(), lambda: SETTLE_S)
 
         self.loop.start(begin()).add_done_callback(done)
 
