@@ -8,12 +8,14 @@ the loop rewinds the document too.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from engine import keys, values
 from engine.errors import CorruptHistoryError, StateConflictError, UnknownVersionError
+from engine.history.kept import insert_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -65,10 +67,11 @@ class Documents:
         current: the document as it stands, committed or not.
     """
 
-    __slots__ = ("_by_key", "_gathered", "_saved", "current")
+    __slots__ = ("_by_key", "_gathered", "_saved", "_sorted", "current")
 
     def __init__(self) -> None:
         self._by_key: dict[bytes, Document] = {}
+        self._sorted: list[bytes] = []
         self._saved: dict[bytes, Document] = {}
         self._gathered: dict[bytes, Document] = {}
         self.current = EMPTY
@@ -79,7 +82,13 @@ class Documents:
     def load(self, key: bytes, value: bytes) -> None:
         """Take in a stored pair."""
         entry_key = keys.documented_key(key)
-        self._by_key[entry_key] = self._saved[entry_key] = decode(value)
+        self._saved[entry_key] = decode(value)
+        self._keep(entry_key, self._saved[entry_key])
+
+    def _keep(self, entry_key: bytes, document: Document) -> None:
+        if entry_key not in self._by_key:
+            insert_key(self._sorted, entry_key)
+        self._by_key[entry_key] = document
 
     def loaded(self, is_whole: Callable[[bytes], bool]) -> list[bytes]:
         """Everything is loaded; what stands beside an entry that is not ``is_whole`` is forgotten: their keys.
@@ -98,8 +107,10 @@ class Documents:
 
     def within(self, start: bytes, end: bytes) -> Document:
         """The newest version beside the entries with ``start <= key < end``, else the empty one."""
-        found = (document for key, document in self._by_key.items() if start <= key < end)
-        return max(found, key=_version, default=EMPTY)
+        return max(map(self._by_key.__getitem__, self._between(start, end)), key=_version, default=EMPTY)
+
+    def _between(self, start: bytes, end: bytes) -> list[bytes]:
+        return self._sorted[bisect_left(self._sorted, start) : bisect_left(self._sorted, end)]
 
     def below(self, key: bytes) -> Document:
         """The newest version at ``key`` and below it, else the empty one."""
@@ -107,7 +118,7 @@ class Documents:
 
     def put(self, entry_key: bytes, document: Document) -> None:
         """Keep a version beside the entry at ``entry_key``; it rides on the commit that has that entry."""
-        self._by_key[entry_key] = document
+        self._keep(entry_key, document)
         if document.version > self.current.version:
             self.current = document
 
@@ -116,6 +127,7 @@ class Documents:
         dropped = self._by_key.pop(entry_key, None)
         if dropped is None:
             return False
+        del self._sorted[bisect_left(self._sorted, entry_key)]
         self._saved.pop(entry_key, None)
         self._gathered.pop(entry_key, None)
         if dropped == self.current:
@@ -124,7 +136,7 @@ class Documents:
 
     def drop_between(self, start: bytes, end: bytes) -> list[tuple[bytes, bytes]]:
         """Forget the versions beside the entries with ``start <= key < end``; the ranges of keys to remove for that."""
-        found = [key for key in self._by_key if start <= key < end]
+        found = self._between(start, end)
         for key in found:
             self.drop(key)
         return [(keys.document_key(start), keys.document_key(end))] if found else []

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine import Context, replay_workflow_from_step
+from engine import Context, keys, replay_workflow_from_step
+from engine.history.documents import Document, Documents
 from engine.history.storage import Storage
 from engine.testing import MemoryDriver, VirtualClock, drive
 
@@ -52,6 +53,16 @@ async def versions_behind_a_long_history(count: int) -> float:
     return await _run(workflow)
 
 
+async def documents_looked_for(count: int) -> float:
+    documents = Documents()
+    places = [keys.child_key(keys.HISTORY_PREFIX, number) for number in range(count)]
+    for version, place in enumerate(places, 1):
+        documents.put(place, Document(version, b""))
+    began = time.process_time()
+    assert [documents.below(place).version for place in places] == list(range(1, count + 1))
+    return time.process_time() - began
+
+
 async def joins_rewound(count: int) -> float:
     async def branch(ctx: Context) -> int:
         return await ctx.step("s", one)
@@ -79,7 +90,8 @@ async def _run(workflow: Callable[[Context], Awaitable[None]]) -> float:
 
 
 @pytest.mark.parametrize(
-    "measure", [sleeping_branches, sends_of_one_name, versions_behind_a_long_history, joins_rewound]
+    "measure",
+    [sleeping_branches, sends_of_one_name, versions_behind_a_long_history, documents_looked_for, joins_rewound],
 )
 async def test_it_grows_as_what_there_is_to_do(measure: Callable[[int], Awaitable[float]]) -> None:
     few = min([await measure(FEW) for _ in range(3)])
