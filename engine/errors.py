@@ -137,12 +137,19 @@ class RollbackError(TorporError):
 
 
 class RecordedError(TorporError):
-    """An error read back from history: ``name`` is the class it had, ``message`` its text."""
+    """An error read back from history: ``name`` is the class it had, ``message`` its text.
+
+    Alone among errors it can be stored: as a map of the two, and where it is declared it is read as itself.
+    """
 
     def __init__(self, name: str, message: str) -> None:
         super().__init__(message)
         self.name = name
         self.message = message
+
+    @classmethod
+    def __torpor_read_back__(cls, plain: Mapping[str, str], _arguments: object) -> RecordedError:
+        return cls(plain["name"], plain["message"])
 
 
 class JoinError(TorporError):

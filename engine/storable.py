@@ -19,7 +19,7 @@ from uuid import UUID
 import cbor2
 import msgspec
 
-from engine.errors import UnstorableValueError
+from engine.errors import RecordedError, UnstorableValueError
 from engine.limits import VALUE_DEPTH_MAX
 
 if TYPE_CHECKING:
@@ -282,6 +282,8 @@ _SCALARS: _Preparers = (
     (timedelta, _prepare_duration),
     (Decimal, _prepare_decimal),
     (UUID, lambda uuid, _: UUID(int=uuid.int)),
+    # What `TryResult` and the errors of joins hold, so that a branch may give a failure as its value.
+    (RecordedError, lambda error, depth: _prepare_attributes(error, ("name", "message"), depth)),
 )
 
 # Models are known by the attribute that their library gives the class, so that no library is imported to find out.

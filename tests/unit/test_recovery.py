@@ -17,6 +17,7 @@ from engine import (
     TryResult,
     WorkflowState,
 )
+from engine.errors import RecordedError
 from tests.unit.bench import Bench
 
 
@@ -90,6 +91,40 @@ async def test_a_rollback_passes_unless_it_is_asked_for() -> None:
 
 async def raising_rollback(_ctx: Context) -> None:
     raise RollbackError("by hand")
+
+
+async def test_a_failure_may_be_the_value_of_a_branch_and_the_output_of_a_workflow() -> None:
+    bench = Bench()
+
+    async def one(ctx: Context, name: str) -> TryResult[str]:
+        raises = bench.raising(name, CriticalError("no")) if name == "bad" else bench.giving(name, name)
+        return await ctx.try_step("s", raises)
+
+    async def work(ctx: Context) -> list[TryResult[str]]:
+        found = await ctx.map("all", ["good", "bad"], one)
+        await ctx.sleep("nap", 60)
+        return found
+
+    output = (await bench.through(work)).output
+    assert output is not None
+    good, bad = output
+    assert good == TryResult(ok=True, value="good")
+    assert bad.failure is not None
+    assert isinstance(bad.failure.error, RecordedError)
+    assert (bad.failure.error.name, bad.failure.error.message) == ("CriticalError", "no")
+
+
+async def test_the_errors_of_a_join_may_be_an_output() -> None:
+    async def bad(_ctx: Context) -> None:
+        raise ValueError("no")
+
+    async def work(ctx: Context) -> Any:
+        try:
+            await ctx.join("j", {"a": bad})
+        except JoinError as error:
+            return error.errors
+
+    assert (await Bench().once(work)).output == {"a": {"name": "ValueError", "message": "no"}}
 
 
 async def test_a_block_catches_joins_and_races_by_their_name() -> None:
