@@ -137,10 +137,7 @@ class RollbackError(TorporError):
 
 
 class RecordedError(TorporError):
-    """An error read back from history: ``name`` is the class it had, ``message`` its text.
-
-    Alone among errors it can be stored: as a map of the two, and where it is declared it is read as itself.
-    """
+    """An error read back from history, and the only one that can be stored: its class's ``name``, its ``message``."""
 
     def __init__(self, name: str, message: str) -> None:
         super().__init__(message)
