@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from adapters.dynamodb import committing, compaction, hold, inbox, lease, log, partition, plan, table, tickets
+from adapters.dynamodb import committing, compaction, control, hold, inbox, lease, log, partition, plan, table, tickets
 from adapters.dynamodb.expressions import Change, Condition
 from adapters.dynamodb.inbox import Accepted
 from engine.entry import EntryStatus, SleepEntry, SleepState, StepEntry
@@ -245,7 +245,7 @@ def _cancel_is_overwritten() -> list[Patch]:
 
 
 def _cancels_what_has_ended() -> list[Patch]:
-    return [(lease, "HAS_NOT_ENDED", Condition("attribute_exists(#pk)"))]
+    return [(control, "HAS_NOT_ENDED", Condition("attribute_exists(#pk)"))]
 
 
 # --- 8: ends as it would ---------------------------------------------------------------------------------------------
