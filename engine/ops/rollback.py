@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 
 class Undo(Struct, frozen=True, kw_only=True):
-    """A completed step that can be undone."""
+    """A completed step that can be undone.
+
+    ``completed_at`` is no earlier than that of what its scope had done before (milliseconds): another machine's clock
+    may have been behind.
+    """
 
     entry: Entry
     name: str
@@ -57,8 +61,8 @@ async def checkpoint(scope: Scope, name: str) -> None:
 
 
 def order(undos: list[Undo]) -> list[Undo]:
-    """The order in which to undo: the last completed first; entry ids sort by creation where times are equal."""
-    return sorted(undos, key=lambda undo: (undo.completed_at, undo.entry.id), reverse=True)
+    """The order in which to undo: the last completed first; where times are equal, what a replay comes to last."""
+    return sorted(undos, key=lambda undo: undo.completed_at)[::-1]
 
 
 async def _call(turn: Turn, undo: Undo, context: RollbackContext) -> None:

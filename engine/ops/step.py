@@ -213,7 +213,7 @@ def _replay(
                 name=name,
                 output=value,
                 handler=policy.rollback,
-                completed_at=metadata.completed_at or 0,
+                completed_at=scope.now(),
             )
         )
     return value

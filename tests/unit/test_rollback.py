@@ -20,8 +20,10 @@ from engine import (
     WorkflowFailedError,
     WorkflowState,
 )
+from engine.entry import Entry, StepEntry
 from engine.errors import StoreUnavailableError
-from engine.testing import MemoryWorld
+from engine.ops.rollback import Undo, order
+from engine.testing import MemoryWorld, VirtualClock
 from tests.unit.bench import Bench
 
 
@@ -78,6 +80,38 @@ async def test_equal_times_are_undone_by_creation() -> None:
 
     await bench.fail(work)
     assert bench.undone == ["c", "b", "a"]
+
+
+async def test_a_clock_that_was_behind_changes_no_order() -> None:
+    bench = Undoing()
+
+    async def work(ctx: Context) -> None:
+        async def branch(inner: Context) -> None:
+            await bench.do(inner, "a")
+
+        await ctx.rollback_checkpoint("cp")
+        await ctx.join("j", {"only": branch})
+        await bench.do(ctx, "b")
+        await ctx.queue.next("wait")
+        await bench.do(ctx, "c")
+        raise ValueError("no")
+
+    await bench.once(work)
+    # Another machine takes over.
+    bench.clock = bench.driver.clock = VirtualClock(bench.clock.now() - 30_000)
+    bench.send("go")
+    await bench.fail(work)
+    assert bench.undone == ["c", "b", "a"]
+
+
+def test_equal_times_in_a_history_of_the_other_engine_are_undone_by_the_codes_order() -> None:
+    """Its ids are no times, and many steps of its end in one millisecond."""
+    undos = [Undo(entry=step(name), name=name, output=None, handler=print, completed_at=7) for name in ("b", "c", "a")]
+    assert [undo.name for undo in order(undos)] == ["a", "c", "b"]
+
+
+def step(entry_id: str) -> Entry:
+    return Entry(entry_id, (), StepEntry())
 
 
 async def test_a_handler_before_any_checkpoint_is_a_fault_of_the_code() -> None:
