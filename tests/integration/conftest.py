@@ -17,6 +17,7 @@ from infra.aws import LOCAL_ACCESS_KEY, LOCAL_REGION, LOCAL_SECRET_KEY, local_cl
 from tests.integration.driven import Driven, bodies, hooks
 from tests.integration.lambda_event import recorded
 from tests.moto_server import serving
+from tests.shifted_clock import ShiftedClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -134,6 +135,14 @@ def wiring(settings: Settings) -> Iterator[Wiring]:
     made = Wiring(settings)
     yield made
     made.close()
+
+
+@pytest.fixture
+def clock(wiring: Wiring) -> ShiftedClock:
+    """The clock of the process from now on; to be asked for before ``driven``, which keeps the one it finds."""
+    made = ShiftedClock()
+    wiring.clock = made
+    return made
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine import Context, workflow
 from handlers.worker import WorkerFunction
+from infra.ministack import wait
 from tests.integration.http import Caller
 from tests.integration.lambda_event import LambdaContext, recorded
 
@@ -145,6 +146,17 @@ class Driven:
             if not records:
                 return
             assert self.work(records) == []
+
+    def drain_when_seen(self) -> None:
+        """Work once a wake can be seen that was delayed by a second; there must be one."""
+        for _ in range(600):
+            if records := self.cloud.wakes():
+                about = records[0]["attributes"]
+                assert int(about["ApproximateFirstReceiveTimestamp"]) - int(about["SentTimestamp"]) >= 1000
+                assert self.work(records) == []
+                return
+            wait(0.1)
+        raise AssertionError("there is no wake")
 
     def state(self, workflow_id: str) -> str:
         state: str = self.http.get(f"/workflows/{workflow_id}").value["state"]

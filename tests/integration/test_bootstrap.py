@@ -98,10 +98,11 @@ def test_five_invocations_share_one_loop_with_failures_in_between(process: Proce
 def test_nothing_of_an_invocation_runs_in_the_next(process: Process) -> None:
     told: list[str] = []
     kept: list[asyncio.Task[None]] = []
+    is_second = asyncio.Event()
 
     async def background() -> None:
         try:
-            await asyncio.sleep(0.01)
+            await is_second.wait()
             told.append("worked on")
         finally:
             told.append("stopped")
@@ -111,6 +112,7 @@ def test_nothing_of_an_invocation_runs_in_the_next(process: Process) -> None:
         await asyncio.sleep(0)
 
     async def second() -> None:
+        is_second.set()
         await asyncio.sleep(0.03)
 
     process.run(first())
@@ -148,7 +150,7 @@ def test_sigterm_asks_a_running_invocation_and_lets_it_end(process: Process) -> 
     async def invocation() -> str:
         with process.on_terminate(asked.set):
             os.kill(os.getpid(), signal.SIGTERM)
-            await asyncio.wait_for(asked.wait(), 5)
+            await asyncio.wait_for(asked.wait(), 60)
         return "ended"
 
     try:
@@ -238,7 +240,7 @@ def invoke(settings: Settings, module: str, events: list[dict[str, Any]]) -> lis
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=300,
         env=environment,
     )
     assert ran.stderr == ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,15 +11,14 @@ import pytest
 from adapters.dynamodb.limits import MESSAGE_BYTES_MAX
 from engine import Context, workflow
 from engine.limits import DEATHS_MAX
-from handlers.bootstrap import Wiring
 from infra.place import TEMPLATE
 from tests.integration.driven import Driven, bodies, wake
 from tests.integration.test_worker_ends import put_commit, start_unknown
 from tests.tidy.template import read_template
 
 if TYPE_CHECKING:
-    from handlers.bootstrap import Settings
     from tests.integration.conftest import Cloud
+    from tests.shifted_clock import ShiftedClock
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
 
@@ -147,32 +145,28 @@ def test_b56_no_schedule_outlives_what_it_was_for(driven: Driven) -> None:
     assert driven.schedules() == []
 
 
-def test_b60_one_broken_run_is_set_aside_and_the_others_go_on(settings: Settings, cloud: Cloud) -> None:
-    wiring = Wiring(replace(settings, lease_ms=150))
-    try:
-        driven = Driven(wiring, cloud)
-        for number in range(8):
-            driven.start("worker-step", f"w{number}")
-        driven.start("worker-step", "corrupt")
-        put_commit(cloud, "corrupt", b"\xff")
-        start_unknown(wiring)
-        cloud.wakes()
-        names = [*(f"w{number}" for number in range(8)), "corrupt", "unknown"]
-        records = [wake(name, number) for number, name in enumerate(names)]
-        assert driven.work(records) == ["message-8"]
-        assert {driven.state(f"w{number}") for number in range(8)} == {"completed"}
-        for _ in range(DEATHS_MAX):
-            wiring.process.run(asyncio.sleep(0.2))
-            driven.work([wake("corrupt")])
-        assert driven.state("corrupt") == "failed"
-        assert driven.state("unknown") == "pending"
-        # Visibly: a purge of the broken one leaves the others as they are.
-        before = [item for item in cloud.items() if item["pk"]["S"] != "corrupt"]
-        assert driven.http.call("DELETE", "/workflows/corrupt").status == 202
-        assert [item for item in cloud.items() if item["pk"]["S"] != "corrupt"] == before
-        assert json.loads(driven.http.get("/workflows/corrupt").body)["status"] == 404
-    finally:
-        wiring.close()
+def test_b60_one_broken_run_is_set_aside_and_the_others_go_on(clock: ShiftedClock, driven: Driven) -> None:
+    cloud = driven.cloud
+    for number in range(8):
+        driven.start("worker-step", f"w{number}")
+    driven.start("worker-step", "corrupt")
+    put_commit(cloud, "corrupt", b"\xff")
+    start_unknown(driven.wiring)
+    cloud.wakes()
+    names = [*(f"w{number}" for number in range(8)), "corrupt", "unknown"]
+    records = [wake(name, number) for number, name in enumerate(names)]
+    assert driven.work(records) == ["message-8"]
+    assert {driven.state(f"w{number}") for number in range(8)} == {"completed"}
+    for _ in range(DEATHS_MAX):
+        clock.shift(60_001)
+        driven.work([wake("corrupt")])
+    assert driven.state("corrupt") == "failed"
+    assert driven.state("unknown") == "pending"
+    # Visibly: a purge of the broken one leaves the others as they are.
+    before = [item for item in cloud.items() if item["pk"]["S"] != "corrupt"]
+    assert driven.http.call("DELETE", "/workflows/corrupt").status == 202
+    assert [item for item in cloud.items() if item["pk"]["S"] != "corrupt"] == before
+    assert json.loads(driven.http.get("/workflows/corrupt").body)["status"] == 404
 
 
 @workflow("reported-undone")

@@ -159,13 +159,13 @@ def test_a_wait_ends_with_the_first_message_and_else_in_time(driven: Driven, oth
         await claim.driver.commit(Commit(puts=[(b"entry", b"published")], published=[one]))
 
     async def both() -> Any:
-        return (await asyncio.gather(listen(10), publish()))[0]
+        return (await asyncio.gather(listen(28), publish()))[0]
 
     found, took_ms = other.process.run(listen(0.3))
-    assert (found, 300 <= took_ms < 3000) == ([], True)
+    assert (found, 300 <= took_ms < 20_000) == ([], True)
     found, took_ms = other.process.run(both())
     assert [one["body"] for one in found] == [7]
-    assert took_ms < 5000
+    assert took_ms < 20_000
 
 
 async def ports_of(wiring: Wiring) -> Ports:

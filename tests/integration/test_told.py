@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from handlers.bootstrap import Wiring
 from handlers.logs import JsonFormatter
 from handlers.sweeper import PATIENCE_MS, SWEPT, SweeperFunction
 from handlers.turn import DIED
@@ -20,30 +17,24 @@ from tests.tidy.template import read_template
 if TYPE_CHECKING:
     import pytest
 
-    from handlers.bootstrap import Settings
+    from handlers.bootstrap import Wiring
     from tests.integration.conftest import Cloud
-
-LEASE_MS = 200
+    from tests.shifted_clock import ShiftedClock
 
 
 def test_a_run_that_finds_the_one_before_it_dead_says_so(
-    settings: Settings, cloud: Cloud, caplog: pytest.LogCaptureFixture
+    clock: ShiftedClock, driven: Driven, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    wiring = Wiring(replace(settings, lease_ms=LEASE_MS))
-    try:
-        driven = Driven(wiring, cloud)
-        driven.start("worker-step", "w")
+    driven.start("worker-step", "w")
 
-        async def die() -> None:
-            await (await wiring.store()).claim("w", lease_ms=LEASE_MS, deadline_ms=None)
-            await asyncio.sleep(2 * LEASE_MS / 1000)
+    async def die() -> None:
+        await (await driven.wiring.store()).claim("w", lease_ms=60_000, deadline_ms=None)
 
-        wiring.process.run(die())
-        assert driven.work([wake("w")]) == []
-        assert driven.state("w") == "completed"
-    finally:
-        wiring.close()
+    driven.wiring.process.run(die())
+    clock.shift(60_001)
+    assert driven.work([wake("w")]) == []
+    assert driven.state("w") == "completed"
     [died] = told(caplog, DIED)
     assert (died["workflow_id"], died["deaths"]) == ("w", 1)
     # The alarm that is made from it is there whatever the parameter says.

