@@ -72,7 +72,7 @@ def _function(fn: Any) -> Any:
         return fn.__func__
     if isinstance(fn, type) or inspect.isroutine(fn) or not callable(fn):
         return fn
-    return type(fn).__call__
+    return inspect.unwrap(fn) if hasattr(fn, "__wrapped__") else type(fn).__call__
 
 
 def _parameter_name(fn: Callable[..., Any], position: int) -> str | None:
@@ -93,7 +93,9 @@ def _resolve(target: Any, name: str) -> Any:
         annotation = target.__annotations__[name]
         # One annotation at a time: another that cannot be resolved is no reason to forget this one.
         alone = SimpleNamespace(__annotations__={name: annotation})
-        hints = get_type_hints(alone, getattr(target, "__globals__", None), _enclosing(target), include_extras=True)
+        # A decorator from elsewhere hands the annotations on; what they name is where the function is written.
+        written = inspect.unwrap(target)
+        hints = get_type_hints(alone, getattr(written, "__globals__", None), _enclosing(written), include_extras=True)
     except Exception:  # noqa: BLE001 - evaluating an annotation may raise anything
         return PLAIN
     return _or_plain(hints[name])

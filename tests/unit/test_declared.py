@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Awaitable, Coroutine  # noqa: TC003 - annotations are resolved here
+from collections.abc import Awaitable, Coroutine, Iterator  # noqa: TC003 - annotations are resolved here
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from engine import values
@@ -37,6 +38,24 @@ def anything() -> Any: ...
 
 
 def nothing() -> None: ...
+
+
+@contextmanager
+def _around() -> Iterator[None]:
+    yield
+
+
+@_around()
+def decorated(first: Here, second: Point) -> Here: ...  # type: ignore[empty-body]
+
+
+@cache
+def kept(first: Here) -> Here: ...  # type: ignore[empty-body]
+
+
+@dataclass(frozen=True)
+class Here:
+    """Unknown to the module of the decorator."""
 
 
 class Service:
@@ -88,6 +107,25 @@ def test_types_of_an_enclosing_function_are_found_where_they_are_used() -> None:
         return Local(1)
 
     assert values.return_type(maker) is Local
+
+
+def test_a_decorator_from_elsewhere_does_not_hide_the_types() -> None:
+    assert values.return_type(decorated) is Here
+    assert values.input_type(decorated, 0) is Here
+    assert values.input_type(decorated, 1) is Point
+    assert values.return_type(kept) is Here
+    assert values.input_type(kept, 0) is Here
+
+    @dataclass
+    class Local:
+        x: int
+
+    @_around()
+    def maker(local: Local) -> Local:
+        return Local(local.x)
+
+    assert values.return_type(maker) is Local
+    assert values.input_type(maker, 0) is Local
 
 
 def test_functions_are_not_kept_alive() -> None:
