@@ -16,6 +16,7 @@ from adapters.dynamodb.limits import (
 )
 from adapters.dynamodb.messages import DynamoMessages
 from adapters.dynamodb.peers import DynamoPeers
+from adapters.dynamodb.plan import names_size
 from engine.clock import sleep
 from engine.commit import Alarm, Commit
 
@@ -103,7 +104,7 @@ class DynamoDriver:
     @property
     def commit_bytes_max(self) -> int:
         """Bytes of keys and values that one commit may carry; the engine divides what is more."""
-        return COMMIT_BYTES_MAX
+        return COMMIT_BYTES_MAX - names_size(self._hold.head.waiting)
 
     @property
     def commit_messages_max(self) -> int:

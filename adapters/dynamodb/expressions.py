@@ -140,3 +140,10 @@ def delete_action(key: Item, condition: Condition | None = None) -> Action:
 def check_action(key: Item, condition: Condition) -> Action:
     """Hold a transaction to a condition on an item that it does not write."""
     return {"ConditionCheck": {"Key": key, **condition_arguments(condition)}}
+
+
+def action_bytes(action: Action) -> int:
+    """The bytes that an action says: the item that it puts, or a key and the values of an expression."""
+    [said] = action.values()
+    item: Item = said["Item"] if "Item" in said else said["Key"] | said.get("ExpressionAttributeValues", {})
+    return item_bytes(item)

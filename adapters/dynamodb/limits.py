@@ -28,7 +28,10 @@ LOG_PART_BYTES = 300_000
 """Payload of one LOG or SNAP item. Design choice: under an item's 400 KB even where base64 is what is counted."""
 
 TRANSACTION_RESERVE_BYTES = 64 * 1024
-"""Room kept in a transaction for HEAD, INBOX and keys. Design choice; HEAD holds at most its tags and names."""
+"""Room kept in a transaction for HEAD, INBOX and keys. Design choice."""
+
+PLAN_BYTES_MAX = TRANSACTION_BYTES_MAX - 16 * 1024
+"""Bytes of all that a commit writes, HEAD in full. Design choice: a transaction, less what INBOX has beside."""
 
 VALUE_BYTES_MAX = 3_000_000
 """Largest user value, in bytes of CBOR. Design choice: three quarters of a transaction, so that the entry around it,

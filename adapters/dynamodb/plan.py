@@ -13,9 +13,11 @@ from adapters.dynamodb.expressions import (
     Action,
     Change,
     Condition,
+    action_bytes,
     binary,
     check_action,
     delete_action,
+    item_bytes,
     number,
     put_action,
     update_action,
@@ -30,6 +32,7 @@ from adapters.dynamodb.items import (
     Head,
     dedup_key,
     due,
+    encode_head,
     encode_message,
     head_change,
     key,
@@ -41,9 +44,8 @@ from adapters.dynamodb.limits import (
     DEDUP_TTL_S,
     MESSAGE_BYTES_MAX,
     OUTSTANDING_LOOK_MS,
+    PLAN_BYTES_MAX,
     TRANSACTION_ACTIONS_MAX,
-    TRANSACTION_BYTES_MAX,
-    TRANSACTION_RESERVE_BYTES,
     WAITING_BYTES_MAX,
 )
 from adapters.dynamodb.retrying import told
@@ -359,6 +361,11 @@ def _moves(workflow_id: str, commit: Commit, inbox: Inbox, posted: Sequence[Post
     return removed, [*commit.returned, *own]
 
 
+def names_size(names: Sequence[str] | None) -> int:
+    """The bytes of the names of messages that are waited for, as HEAD holds them."""
+    return sum(len(name.encode()) + 1 for name in names or ())
+
+
 def check_size(plan: Plan, commit: Commit, beginnings: Sequence[Beginning]) -> None:
     """Raise ``CommitTooLarge`` where a plan is beyond what one transaction can hold."""
     messages = [*commit.returned, *(outgoing.message for outgoing in commit.outgoing)]
@@ -367,21 +374,22 @@ def check_size(plan: Plan, commit: Commit, beginnings: Sequence[Beginning]) -> N
     bodies |= {f"the publication {one.name!r} {one.id!r}": len(one.body) for one in commit.published}
     if commit.awaited:
         bodies["the list of awaited workflows"] = sum(len(one.encode()) for one in commit.awaited)
-    names_bytes = sum(len(name.encode()) + 1 for name in commit.names or ())
+    names_bytes = names_size(commit.names)
     if names_bytes > WAITING_BYTES_MAX:
         raise CommitTooLarge(
             f"the names of messages that are waited for have {names_bytes} bytes; {WAITING_BYTES_MAX} are room for all"
         )
-    children = {f"the child {beginning.head.workflow_id!r}": beginning.size for beginning in beginnings}
-    total = plan.record_bytes + sum(bodies.values()) + sum(children.values())
-    bytes_max = TRANSACTION_BYTES_MAX - TRANSACTION_RESERVE_BYTES
-    fits = total <= bytes_max and len(plan.actions) <= TRANSACTION_ACTIONS_MAX
+    # The first action says only what changes of HEAD.
+    total = item_bytes(encode_head(plan.head)) + sum(map(action_bytes, plan.actions[1:]))
+    fits = total <= PLAN_BYTES_MAX and len(plan.actions) <= TRANSACTION_ACTIONS_MAX
     if fits and max(bodies.values(), default=0) <= MESSAGE_BYTES_MAX:
         return
+    children = {f"the child {beginning.head.workflow_id!r}": beginning.size for beginning in beginnings}
     sizes = {f"the key {name.hex()}": len(name) + len(value) for name, value in plan.record.puts} | bodies | children
-    largest = max(sizes, key=sizes.__getitem__, default="nothing")
+    sizes["the list of names that are waited for"] = names_size(plan.head.waiting)
+    largest = max(sizes, key=sizes.__getitem__)
     raise CommitTooLarge(
         f"a commit of {total} bytes in {len(plan.actions)} actions was refused whole: one transaction holds "
-        f"{bytes_max} bytes in {TRANSACTION_ACTIONS_MAX} actions, one message or reply {MESSAGE_BYTES_MAX} bytes; "
-        f"the largest entry is {largest} with {sizes.get(largest, 0)} bytes"
+        f"{PLAN_BYTES_MAX} bytes in {TRANSACTION_ACTIONS_MAX} actions, one message or reply {MESSAGE_BYTES_MAX} bytes; "
+        f"the largest entry is {largest} with {sizes[largest]} bytes"
     )
