@@ -12,6 +12,7 @@ from engine.entry import Message
 from engine.errors import InvalidIdError
 from engine.history.flushing import Flusher
 from engine.history.hooks import Hooks, snapshot
+from engine.history.kept import parse_state
 from engine.history.revival import recover_entries, rewind
 from engine.history.storage import Storage
 from engine.history.writing import write_alarm
@@ -130,7 +131,7 @@ class WorkflowHandle(Generic[T]):
     async def get_state(self) -> WorkflowState:
         """The workflow's state, as stored."""
         value = await self._run.driver.get(keys.STATE_KEY)
-        return WorkflowState.PENDING if value is None else WorkflowState(value.decode())
+        return WorkflowState.PENDING if value is None else parse_state(value)
 
     async def get_output(self) -> T | NoOutput:
         """The workflow's output, or ``NO_OUTPUT`` while there is none."""

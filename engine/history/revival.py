@@ -21,6 +21,7 @@ from engine.entry import (
 )
 from engine.errors import InvalidReplayError
 from engine.history.documents import OF_ALL
+from engine.history.kept import uuid7_of
 from engine.location import LoopIteration, is_prefix
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from engine.history.storage import Storage
     from engine.location import Location, PathSegment
 
-_UUID7_VERSION = "7"
-_VERSION_AT = 14
 _NEVER = float("inf")
 
 
@@ -154,7 +153,7 @@ def _is_in(location: Location, places: set[Location]) -> bool:
 
 def creation_order(storage: Storage, key: bytes, entry: Entry) -> tuple[float, str, bytes]:
     """Sorts entries as they were created: by UUIDv7, else by the metadata's creation time; unknown ones last."""
-    if len(entry.id) > _VERSION_AT and entry.id[_VERSION_AT] == _UUID7_VERSION:
+    if uuid7_of(entry) is not None:
         return int(entry.id.replace("-", "")[:12], 16), entry.id, key
     metadata = storage.find_metadata(entry.id)
     return (_NEVER if metadata is None else metadata.created_at), "", key
