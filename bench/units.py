@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from aiobotocore.session import get_session
 
-from adapters.dynamodb.items import Head
-from adapters.dynamodb.schema import TABLE_DEFINITION
+from adapters.dynamodb.model.items import Head
+from adapters.dynamodb.model.schema import TABLE_DEFINITION
+from adapters.dynamodb.model.tags import tag_items
 from adapters.dynamodb.store import Claimed, Store
 from adapters.dynamodb.table import Table
-from adapters.dynamodb.tags import tag_items
 from bench.figure import Figure
 from bench.ledger import Ledger
 from bench.subject import BenchFailedError

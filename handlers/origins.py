@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
-from adapters.dynamodb.origins import check_ray_id, is_request_id
+from adapters.dynamodb.model.origins import check_ray_id, is_request_id
 from engine.origin import Origin
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import functools
 import logging
 from typing import TYPE_CHECKING, Any
 
-from adapters.dynamodb.naming import check_id
-from adapters.dynamodb.origins import is_ray_id, is_request_id
+from adapters.dynamodb.model.naming import check_id
+from adapters.dynamodb.model.origins import is_ray_id, is_request_id
 from adapters.events import MESSAGE
 from engine.errors import CallerError, InvalidIdError
 from engine.origin import Origin

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from adapters.dynamodb.naming import check_tags
+from adapters.dynamodb.model.naming import check_tags
 from engine.errors import InvalidScheduleError
 from engine.schedules.identity import NAME_CHARACTERS_MAX, instant_text, schedule_id
 from engine.schedules.record import Overlap, Spec

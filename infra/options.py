@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adapters.dynamodb.origins import check_ray_id
+from adapters.dynamodb.model.origins import check_ray_id
 from engine.errors import InvalidIdError
 
 if TYPE_CHECKING:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from adapters.dynamodb.beginning import begin
+from adapters.dynamodb.model.beginning import begin
+from adapters.dynamodb.model.tags import place_key
 from adapters.dynamodb.start import Existing, Leaving, know, look_at_obstacle, past
-from adapters.dynamodb.tags import place_key
 from engine.errors import CallerError, ChildRefusedError, StartConflictError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from adapters.dynamodb.beginning import Beginning
-    from adapters.dynamodb.items import Head
+    from adapters.dynamodb.model.beginning import Beginning
+    from adapters.dynamodb.model.items import Head
     from adapters.dynamodb.table import Connection
     from engine.commit import Child
     from engine.origin import Origin

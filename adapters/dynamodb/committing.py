@@ -13,9 +13,9 @@ from adapters.dynamodb.compaction import compact
 from adapters.dynamodb.ends import have_told, note, tell_waiters, waited_for
 from adapters.dynamodb.errors import AnswerLostError, ConditionFailedError, TransactionRefusedError
 from adapters.dynamodb.inbox import take_ticket
-from adapters.dynamodb.items import HEAD, head_change, key
-from adapters.dynamodb.limits import REPLANS_MAX, SEND_SLOW_MS
-from adapters.dynamodb.plan import Posted, changes_nothing, is_mine, plan_commit
+from adapters.dynamodb.model.items import HEAD, head_change, key
+from adapters.dynamodb.model.limits import REPLANS_MAX, SEND_SLOW_MS
+from adapters.dynamodb.model.plan import Posted, changes_nothing, is_mine, plan_commit
 from engine.errors import (
     CallerError,
     CommitInFlightError,
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from adapters.dynamodb.compaction import Keys
     from adapters.dynamodb.ends import Waits
     from adapters.dynamodb.hold import Hold
-    from adapters.dynamodb.log import Fold
-    from adapters.dynamodb.plan import Plan
+    from adapters.dynamodb.model.log import Fold
+    from adapters.dynamodb.model.plan import Plan
+    from adapters.dynamodb.model.tickets import Inbox
     from adapters.dynamodb.table import Connection
-    from adapters.dynamodb.tickets import Inbox
     from engine.commit import Commit, Outgoing, Publication
 
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from adapters.dynamodb import log
-from adapters.dynamodb.expressions import Change, Condition, binary, number
-from adapters.dynamodb.items import HEAD, key, snapshot_key
+from adapters.dynamodb.model import log
+from adapters.dynamodb.model.expressions import Change, Condition, binary, number
+from adapters.dynamodb.model.items import HEAD, key, snapshot_key
 from engine.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
-    from adapters.dynamodb.items import Head
+    from adapters.dynamodb.model.items import Head
     from adapters.dynamodb.table import Table
 
 

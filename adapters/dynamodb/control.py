@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from adapters.dynamodb.conditions import HAS_FAILED, HAS_NOT_ENDED, IS_NOT_UNDONE, is_free_to_run
 from adapters.dynamodb.errors import ConditionFailedError
-from adapters.dynamodb.expressions import Change
-from adapters.dynamodb.items import HEAD, decode_head, due, key
-from adapters.dynamodb.limits import LEASE_MS
-from adapters.dynamodb.naming import check_id
+from adapters.dynamodb.model.conditions import HAS_FAILED, HAS_NOT_ENDED, IS_NOT_UNDONE, is_free_to_run
+from adapters.dynamodb.model.expressions import Change
+from adapters.dynamodb.model.items import HEAD, decode_head, due, key
+from adapters.dynamodb.model.limits import LEASE_MS
+from adapters.dynamodb.model.naming import check_id
 from engine.commit import Alarm, Commit
 from engine.errors import WorkflowEndedError, WorkflowNotFoundError
 from engine.handle import recover_workflow, replay_workflow_from_step

@@ -6,7 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from adapters.dynamodb.committing import Committer
-from adapters.dynamodb.limits import (
+from adapters.dynamodb.messages import DynamoMessages
+from adapters.dynamodb.model.limits import (
     COMMIT_BYTES_MAX,
     COMMIT_MESSAGES_MAX,
     MESSAGE_BYTES_MAX,
@@ -14,9 +15,8 @@ from adapters.dynamodb.limits import (
     VALUE_BYTES_MAX,
     WORKER_POLL_INTERVAL_S,
 )
-from adapters.dynamodb.messages import DynamoMessages
+from adapters.dynamodb.model.plan import names_size
 from adapters.dynamodb.peers import DynamoPeers
-from adapters.dynamodb.plan import names_size
 from engine.clock import sleep
 from engine.commit import Alarm, Commit
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from adapters.dynamodb.compaction import Keys
     from adapters.dynamodb.ends import Waits
     from adapters.dynamodb.hold import Hold
-    from adapters.dynamodb.items import Head
-    from adapters.dynamodb.log import Fold
+    from adapters.dynamodb.model.items import Head
+    from adapters.dynamodb.model.log import Fold
+    from adapters.dynamodb.model.tickets import Inbox
     from adapters.dynamodb.table import Connection, Meter
-    from adapters.dynamodb.tickets import Inbox
     from engine.commit import Publication
     from engine.driver import AbortSignal, Clock
     from engine.origin import Origin

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from adapters.dynamodb.conditions import IS_NOT_CLOSED, IS_OPEN
 from adapters.dynamodb.errors import ConditionFailedError, TransactionRefusedError
-from adapters.dynamodb.expressions import Change, Condition, check_action, delete_action, number
 from adapters.dynamodb.inbox import check_owned
-from adapters.dynamodb.items import (
+from adapters.dynamodb.model.conditions import IS_NOT_CLOSED, IS_OPEN
+from adapters.dynamodb.model.expressions import Change, Condition, check_action, delete_action, number
+from adapters.dynamodb.model.items import (
     AWAIT_PREFIX,
     HEAD,
     INBOX,
@@ -31,9 +31,9 @@ from adapters.dynamodb.items import (
     integer,
     key,
 )
-from adapters.dynamodb.limits import NOTES_AT_ONCE, TELL_AT_ONCE
-from adapters.dynamodb.partition import items_query_of
-from adapters.dynamodb.schema import SORT_KEY
+from adapters.dynamodb.model.limits import NOTES_AT_ONCE, TELL_AT_ONCE
+from adapters.dynamodb.model.partition import items_query_of
+from adapters.dynamodb.model.schema import SORT_KEY
 from adapters.dynamodb.together import together
 from engine.errors import InboxMovedError, StoreUnavailableError, WorkflowNotFoundError
 from engine.lifecycle import ENDED
@@ -41,7 +41,7 @@ from engine.lifecycle import ENDED
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from adapters.dynamodb.items import Head
+    from adapters.dynamodb.model.items import Head
     from adapters.dynamodb.table import Connection, Table
 
 

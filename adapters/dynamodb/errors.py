@@ -17,7 +17,7 @@ from engine.errors import StoreUnavailableError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from adapters.dynamodb.expressions import Item
+    from adapters.dynamodb.model.expressions import Item
 
 
 class Verdict(Enum):

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from adapters.dynamodb.errors import ConditionFailedError
-from adapters.dynamodb.expressions import Change, number
-from adapters.dynamodb.items import DUE_ATTRIBUTES, HEAD, key
 from adapters.dynamodb.lease import Claimed, Unreadable
-from adapters.dynamodb.limits import LEASE_MS
-from adapters.dynamodb.plan import is_mine
+from adapters.dynamodb.model.expressions import Change, number
+from adapters.dynamodb.model.items import DUE_ATTRIBUTES, HEAD, key
+from adapters.dynamodb.model.limits import LEASE_MS
+from adapters.dynamodb.model.plan import is_mine
 from engine import keys
 from engine.commit import Commit
 from engine.errors import FencedError
@@ -23,8 +23,8 @@ from engine.history.storage import Storage
 
 if TYPE_CHECKING:
     from adapters.dynamodb.driver import DynamoDriver
-    from adapters.dynamodb.items import Head
     from adapters.dynamodb.lease import Claims
+    from adapters.dynamodb.model.items import Head
     from adapters.dynamodb.table import Connection
 
 _FORGOTTEN = (keys.NAMES_PREFIX, keys.HISTORY_PREFIX, keys.METADATA_PREFIX, keys.DOCUMENT_PREFIX)

@@ -9,20 +9,20 @@ from msgspec.structs import replace
 
 from adapters.alarms import schedule_ms
 from adapters.dynamodb.errors import AnswerLostError, ConditionFailedError, TransactionRefusedError
-from adapters.dynamodb.expressions import Condition, update_action
-from adapters.dynamodb.items import HEAD, decode_head, head_change, key
-from adapters.dynamodb.limits import SCHEDULE_SKEW_MS
-from adapters.dynamodb.plan import Turn, inbox_action, is_mine
+from adapters.dynamodb.model.expressions import Condition, update_action
+from adapters.dynamodb.model.items import HEAD, decode_head, head_change, key
+from adapters.dynamodb.model.limits import SCHEDULE_SKEW_MS
+from adapters.dynamodb.model.plan import Turn, inbox_action, is_mine
 from engine.errors import FencedError, InboxMovedError, StoreUnavailableError
 from engine.lifecycle import ENDED
 
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from adapters.dynamodb.items import Head
-    from adapters.dynamodb.plan import Lease
+    from adapters.dynamodb.model.items import Head
+    from adapters.dynamodb.model.plan import Lease
+    from adapters.dynamodb.model.tickets import Inbox
     from adapters.dynamodb.table import Table
-    from adapters.dynamodb.tickets import Inbox
     from engine.driver import Clock
 
 

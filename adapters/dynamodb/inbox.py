@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from adapters.dynamodb.conditions import IS_NOT_CLOSED, IS_OPEN, is_forgotten
 from adapters.dynamodb.errors import AnswerLostError, ConditionFailedError, TransactionRefusedError
-from adapters.dynamodb.expressions import Change, Condition, check_action, delete_action, put_action
-from adapters.dynamodb.items import (
+from adapters.dynamodb.model.conditions import IS_NOT_CLOSED, IS_OPEN, is_forgotten
+from adapters.dynamodb.model.expressions import Change, Condition, check_action, delete_action, put_action
+from adapters.dynamodb.model.items import (
     DEDUP_PREFIX,
     HEAD,
     INBOX,
@@ -23,10 +23,10 @@ from adapters.dynamodb.items import (
     key,
     message_key,
 )
-from adapters.dynamodb.limits import DEDUP_TTL_S, MESSAGE_BYTES_MAX, SEND_SLOW_MS, SORT_KEY_BYTES_MAX
-from adapters.dynamodb.naming import check_id
-from adapters.dynamodb.origins import check_origin
-from adapters.dynamodb.schema import TTL
+from adapters.dynamodb.model.limits import DEDUP_TTL_S, MESSAGE_BYTES_MAX, SEND_SLOW_MS, SORT_KEY_BYTES_MAX
+from adapters.dynamodb.model.naming import check_id
+from adapters.dynamodb.model.origins import check_origin
+from adapters.dynamodb.model.schema import TTL
 from engine.entry import Message
 from engine.errors import StoreUnavailableError, ValueTooLargeError, WorkflowEndedError, WorkflowNotFoundError
 from engine.lifecycle import ENDED
@@ -36,7 +36,7 @@ from engine.origin import UNKNOWN
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from adapters.dynamodb.expressions import Item
+    from adapters.dynamodb.model.expressions import Item
     from adapters.dynamodb.table import Connection, Table
     from engine.origin import Origin
 

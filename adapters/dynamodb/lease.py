@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from adapters.dynamodb.conditions import IS_FREE, NOBODY_LIVING_HOLDS_IT, has_outlived
 from adapters.dynamodb.driver import DynamoDriver
 from adapters.dynamodb.ends import tell_waiters
 from adapters.dynamodb.errors import ConditionFailedError
-from adapters.dynamodb.expressions import Change, Condition, number, text
 from adapters.dynamodb.hold import Hold
-from adapters.dynamodb.items import DUE_ATTRIBUTES, HEAD, INBOX, PRUNE_ALL, Head, decode_head, due, key, place_of
-from adapters.dynamodb.limits import PASSED_UNREAD_MIN, WORKER_POLL_INTERVAL_S
 from adapters.dynamodb.loading import blind_driver, inbox_of, load_driver
-from adapters.dynamodb.naming import check_id
+from adapters.dynamodb.model.conditions import IS_FREE, NOBODY_LIVING_HOLDS_IT, has_outlived
+from adapters.dynamodb.model.expressions import Change, Condition, number, text
+from adapters.dynamodb.model.items import DUE_ATTRIBUTES, HEAD, INBOX, PRUNE_ALL, Head, decode_head, due, key, place_of
+from adapters.dynamodb.model.limits import PASSED_UNREAD_MIN, WORKER_POLL_INTERVAL_S
+from adapters.dynamodb.model.naming import check_id
+from adapters.dynamodb.model.plan import Lease
 from adapters.dynamodb.passing import passed_by
-from adapters.dynamodb.plan import Lease
 from engine.errors import (
     CorruptHistoryError,
     FencedError,

@@ -8,16 +8,16 @@ from adapters.dynamodb.compaction import Keys
 from adapters.dynamodb.driver import DynamoDriver
 from adapters.dynamodb.ends import Waits
 from adapters.dynamodb.hold import Hold
-from adapters.dynamodb.log import Fold
+from adapters.dynamodb.model.log import Fold
+from adapters.dynamodb.model.tickets import Account, Inbox
 from adapters.dynamodb.reading import read_partition
-from adapters.dynamodb.tickets import Account, Inbox
 from engine.clock import sleep
 from engine.errors import CorruptHistoryError
 
 if TYPE_CHECKING:
-    from adapters.dynamodb.items import Head
-    from adapters.dynamodb.partition import Partition
-    from adapters.dynamodb.plan import Lease
+    from adapters.dynamodb.model.items import Head
+    from adapters.dynamodb.model.partition import Partition
+    from adapters.dynamodb.model.plan import Lease
     from adapters.dynamodb.table import Connection
 
 _LOOKS_MAX = 5

@@ -12,8 +12,8 @@ from engine.commit import Commit, Reply
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from adapters.dynamodb.model.tickets import Inbox
     from adapters.dynamodb.table import Connection
-    from adapters.dynamodb.tickets import Inbox
     from engine.entry import Message
 
 

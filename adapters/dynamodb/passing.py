@@ -15,8 +15,8 @@ from engine.errors import InboxMovedError
 
 if TYPE_CHECKING:
     from adapters.dynamodb.hold import Hold
+    from adapters.dynamodb.model.tickets import Inbox
     from adapters.dynamodb.table import Connection
-    from adapters.dynamodb.tickets import Inbox
 
 _LOOKS_MAX = 3
 """How often new messages are looked at that keep coming. Design choice."""

@@ -6,15 +6,15 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 from adapters.dynamodb import query
-from adapters.dynamodb.beginning import check_start
 from adapters.dynamodb.errors import LogIncompleteError
-from adapters.dynamodb.expressions import text
 from adapters.dynamodb.inbox import take_ticket
-from adapters.dynamodb.items import HEAD, decode_head, key
-from adapters.dynamodb.limits import FIND_PAGE_ITEMS
-from adapters.dynamodb.naming import check_id, check_tags, check_type
-from adapters.dynamodb.schema import PARTITION_KEY, SORT_KEY
-from adapters.dynamodb.tags import has_tags, tag_partition
+from adapters.dynamodb.model.beginning import check_start
+from adapters.dynamodb.model.expressions import text
+from adapters.dynamodb.model.items import HEAD, decode_head, key
+from adapters.dynamodb.model.limits import FIND_PAGE_ITEMS
+from adapters.dynamodb.model.naming import check_id, check_tags, check_type
+from adapters.dynamodb.model.schema import PARTITION_KEY, SORT_KEY
+from adapters.dynamodb.model.tags import has_tags, tag_partition
 from engine.driver import Peer
 from engine.errors import CorruptHistoryError, InvalidIdError, UnknownVersionError, WorkflowNotFoundError
 from engine.lifecycle import ENDED, WorkflowState
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from adapters.dynamodb.ends import Waits
+    from adapters.dynamodb.model.tickets import Inbox
     from adapters.dynamodb.table import Connection, Table
-    from adapters.dynamodb.tickets import Inbox
     from engine.commit import Child
 
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from adapters.dynamodb.conditions import HAS_ENDED, has_outlived
 from adapters.dynamodb.ends import is_to_be_seen, tell_waiters
 from adapters.dynamodb.errors import ConditionFailedError, TransactionRefusedError
-from adapters.dynamodb.expressions import (
+from adapters.dynamodb.model.conditions import HAS_ENDED, has_outlived
+from adapters.dynamodb.model.expressions import (
     Change,
     Condition,
     check_action,
@@ -25,8 +25,8 @@ from adapters.dynamodb.expressions import (
     item_bytes,
     number,
 )
-from adapters.dynamodb.items import HEAD, INBOX, decode_head, due, kept, key
-from adapters.dynamodb.limits import (
+from adapters.dynamodb.model.items import HEAD, INBOX, decode_head, due, kept, key
+from adapters.dynamodb.model.limits import (
     ALARM_EARLY_MS,
     OUTSTANDING_MAX_MS,
     PURGE_LOOK_MS,
@@ -35,18 +35,18 @@ from adapters.dynamodb.limits import (
     TRANSACTION_BYTES_MAX,
     TRANSACTION_RESERVE_BYTES,
 )
-from adapters.dynamodb.naming import check_id
-from adapters.dynamodb.partition import whole_query_of
-from adapters.dynamodb.schema import LIST_AT, LIST_TYPE, SORT_KEY
-from adapters.dynamodb.tags import leave_place
+from adapters.dynamodb.model.naming import check_id
+from adapters.dynamodb.model.partition import whole_query_of
+from adapters.dynamodb.model.schema import LIST_AT, LIST_TYPE, SORT_KEY
+from adapters.dynamodb.model.tags import leave_place
 from engine.errors import FencedError, WorkflowNotEndedError, WorkflowNotFoundError
 from engine.lifecycle import WorkflowState
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from adapters.dynamodb.expressions import Item
-    from adapters.dynamodb.items import Head
+    from adapters.dynamodb.model.expressions import Item
+    from adapters.dynamodb.model.items import Head
     from adapters.dynamodb.table import Connection
 
 _IS_BEGUN = Condition(f"{HAS_ENDED.expression} AND attribute_exists(#purging_at)", HAS_ENDED.values)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from adapters.dynamodb.errors import LogIncompleteError
-from adapters.dynamodb.expressions import number, text
-from adapters.dynamodb.items import (
+from adapters.dynamodb.model.expressions import number, text
+from adapters.dynamodb.model.items import (
     ACTIVE,
     DUE_SHARD_NAMES,
     HEAD,
@@ -24,10 +24,10 @@ from adapters.dynamodb.items import (
     list_group,
     list_types,
 )
-from adapters.dynamodb.limits import KEY_INSTANT_MS_MAX
-from adapters.dynamodb.naming import check_id
+from adapters.dynamodb.model.limits import KEY_INSTANT_MS_MAX
+from adapters.dynamodb.model.naming import check_id
+from adapters.dynamodb.model.schema import DUE_AT, DUE_INDEX, DUE_SHARD, LIST_AT, LIST_INDEX, LIST_TYPE, PARTITION_KEY
 from adapters.dynamodb.reading import read_partition
-from adapters.dynamodb.schema import DUE_AT, DUE_INDEX, DUE_SHARD, LIST_AT, LIST_INDEX, LIST_TYPE, PARTITION_KEY
 from adapters.dynamodb.together import together
 from engine.commit import Retrying
 from engine.errors import InvalidIdError, WorkflowNotFoundError
@@ -38,8 +38,8 @@ from engine.origin import Origin
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from adapters.dynamodb.expressions import Item
-    from adapters.dynamodb.log import Fold
+    from adapters.dynamodb.model.expressions import Item
+    from adapters.dynamodb.model.log import Fold
     from adapters.dynamodb.table import Table
 
 _READS_MAX = 5

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from adapters.dynamodb.items import INBOX, MESSAGE_PREFIX, decode_message, key, message_key
-from adapters.dynamodb.partition import Mail, Partition, counts_of, items_query_of, later_query_of, query_of
+from adapters.dynamodb.model.items import INBOX, MESSAGE_PREFIX, decode_message, key, message_key
+from adapters.dynamodb.model.partition import Mail, Partition, counts_of, items_query_of, later_query_of, query_of
 
 if TYPE_CHECKING:
+    from adapters.dynamodb.model.tickets import Inbox
     from adapters.dynamodb.table import Table
-    from adapters.dynamodb.tickets import Inbox
     from engine.entry import Message
 
 

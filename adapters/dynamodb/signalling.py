@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from adapters.dynamodb import inbox, peers
-from adapters.dynamodb.conditions import is_forgotten
 from adapters.dynamodb.errors import ConditionFailedError
-from adapters.dynamodb.expressions import Change, Condition, number, text
 from adapters.dynamodb.inbox import Accepted
-from adapters.dynamodb.items import integer
-from adapters.dynamodb.limits import DEDUP_TTL_S, START_TRIES_MAX
-from adapters.dynamodb.naming import check_id, check_tags, check_type
-from adapters.dynamodb.schema import PARTITION_KEY, SORT_KEY, TTL
+from adapters.dynamodb.model.conditions import is_forgotten
+from adapters.dynamodb.model.expressions import Change, Condition, number, text
+from adapters.dynamodb.model.items import integer
+from adapters.dynamodb.model.limits import DEDUP_TTL_S, START_TRIES_MAX
+from adapters.dynamodb.model.naming import check_id, check_tags, check_type
+from adapters.dynamodb.model.schema import PARTITION_KEY, SORT_KEY, TTL
 from engine.errors import WorkflowEndedError, WorkflowNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from adapters.dynamodb.expressions import Item
+    from adapters.dynamodb.model.expressions import Item
     from adapters.dynamodb.table import Connection
     from engine.origin import Origin
 

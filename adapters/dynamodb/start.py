@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from adapters.dynamodb.beginning import begin
 from adapters.dynamodb.errors import ConditionFailedError, TransactionRefusedError
-from adapters.dynamodb.expressions import Change, Condition
-from adapters.dynamodb.items import HEAD, TYPES_KEY, Head, decode_head, key
-from adapters.dynamodb.limits import START_TRIES_MAX
+from adapters.dynamodb.model.beginning import begin
+from adapters.dynamodb.model.expressions import Change, Condition
+from adapters.dynamodb.model.items import HEAD, TYPES_KEY, Head, decode_head, key
+from adapters.dynamodb.model.limits import START_TRIES_MAX
+from adapters.dynamodb.model.tags import holder_of, place_key
 from adapters.dynamodb.succession import succeed
-from adapters.dynamodb.tags import holder_of, place_key
 from engine.errors import StartConflictError, StoreUnavailableError
 from engine.lifecycle import OVER, WorkflowState
 from engine.origin import Origin
@@ -23,7 +23,7 @@ from engine.schedules.identity import SCHEDULE_TYPE
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from adapters.dynamodb.beginning import Beginning
+    from adapters.dynamodb.model.beginning import Beginning
     from adapters.dynamodb.table import Connection, Table
 
 

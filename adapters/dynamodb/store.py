@@ -8,13 +8,14 @@ from adapters.dynamodb import control, inbox, peers, query, signalling
 from adapters.dynamodb.forgetting import forget_history
 from adapters.dynamodb.inbox import Accepted
 from adapters.dynamodb.lease import Claim, Claimed, Claims, Ended, Held, NotDue, NotFound, Outlived, Purging, Unreadable
-from adapters.dynamodb.limits import LEASE_MS
-from adapters.dynamodb.naming import check_id, check_tags, check_type
+from adapters.dynamodb.model.limits import LEASE_MS
+from adapters.dynamodb.model.naming import check_id, check_tags, check_type
+from adapters.dynamodb.model.publications import Told
 from adapters.dynamodb.purge import Purge, purge
 from adapters.dynamodb.query import Description, Outcome, Overdue, Page
 from adapters.dynamodb.start import Started, Starts
 from adapters.dynamodb.table import Client, Connection, Meter, Table
-from adapters.dynamodb.tail import Tail, Told, read_tail
+from adapters.dynamodb.tail import Tail, read_tail
 from engine.origin import UNKNOWN
 
 if TYPE_CHECKING:

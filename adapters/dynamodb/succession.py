@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from adapters.dynamodb.items import INBOX, integer, key
-from adapters.dynamodb.limits import SUCCESSION_MS
+from adapters.dynamodb.model.items import INBOX, integer, key
+from adapters.dynamodb.model.limits import SUCCESSION_MS
 from adapters.dynamodb.purge import vacate
 from engine.errors import FencedError, WorkflowNotEndedError, WorkflowNotFoundError
 
 if TYPE_CHECKING:
-    from adapters.dynamodb.beginning import Beginning
+    from adapters.dynamodb.model.beginning import Beginning
     from adapters.dynamodb.table import Connection
 
 

@@ -16,7 +16,7 @@ from adapters.dynamodb.errors import (
     judge_reasons,
     unavailable,
 )
-from adapters.dynamodb.expressions import (
+from adapters.dynamodb.model.expressions import (
     Action,
     Change,
     Condition,
@@ -24,8 +24,8 @@ from adapters.dynamodb.expressions import (
     condition_arguments,
     update_arguments,
 )
-from adapters.dynamodb.items import token
-from adapters.dynamodb.limits import (
+from adapters.dynamodb.model.items import token
+from adapters.dynamodb.model.limits import (
     ATTEMPTS_MAX,
     BATCH_GET_KEYS_MAX,
     BATCH_WRITE_ITEMS_MAX,

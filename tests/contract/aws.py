@@ -13,7 +13,7 @@ from aiobotocore.session import get_session
 from botocore.exceptions import ClientError
 
 from adapters.dynamodb.client import TARGET, DynamoClient, read_answer
-from adapters.dynamodb.schema import TABLE_DEFINITION
+from adapters.dynamodb.model.schema import TABLE_DEFINITION
 from adapters.dynamodb.store import Claimed, Store
 from adapters.posting import Address, Limits, Poster
 from adapters.short_way import Service, ShortWay

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.dynamodb.limits import LEASE_MS
+from adapters.dynamodb.model.limits import LEASE_MS
 from adapters.dynamodb.store import Claimed
 from engine.commit import Commit, Outgoing
 from engine.entry import Message

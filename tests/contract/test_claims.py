@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from adapters.dynamodb.limits import LEASE_MS
+from adapters.dynamodb.model.limits import LEASE_MS
 from adapters.dynamodb.store import Claimed, Ended, Held, NotDue, NotFound
 from engine.commit import Alarm, Commit
 from engine.errors import FencedError, InvalidIdError, StartConflictError, ValueTooLargeError

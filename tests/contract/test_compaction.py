@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from adapters.dynamodb.limits import ATTEMPTS_MAX, COMPACT_DEAD_BYTES_MIN
+from adapters.dynamodb.model.limits import ATTEMPTS_MAX, COMPACT_DEAD_BYTES_MIN
 from engine.commit import Commit
 from engine.errors import CorruptHistoryError, FencedError, StoreUnavailableError
 from tests.contract.aws import Answer

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.dynamodb.items import ACTIVE, LIST_GROUPS
-from adapters.dynamodb.limits import LIST_SHARDS, OUTSTANDING_MAX_MS
+from adapters.dynamodb.model.items import ACTIVE, LIST_GROUPS
+from adapters.dynamodb.model.limits import LIST_SHARDS, OUTSTANDING_MAX_MS
 from adapters.dynamodb.store import Ended, NotDue, Unreadable
 from engine import values
 from engine.commit import Alarm, Commit

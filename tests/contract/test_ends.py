@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.dynamodb.limits import LEASE_MS, NOTES_AT_ONCE, TELL_AT_ONCE
+from adapters.dynamodb.model.limits import LEASE_MS, NOTES_AT_ONCE, TELL_AT_ONCE
 from adapters.dynamodb.store import Claimed, Ended, NotDue, Unreadable
 from engine.commit import Alarm, Child, Commit
 from engine.errors import InboxMovedError, StoreUnavailableError

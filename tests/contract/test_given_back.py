@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.dynamodb.limits import ATTEMPTS_MAX
+from adapters.dynamodb.model.limits import ATTEMPTS_MAX
 from adapters.dynamodb.store import Claimed, NotDue
 from engine import values
 from engine.commit import Alarm, Commit

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.dynamodb.limits import (
+from adapters.dynamodb.model.limits import (
     DEDUP_TTL_S,
     INBOX_BYTES_MAX,
     MESSAGE_BYTES_MAX,

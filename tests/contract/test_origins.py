@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.dynamodb.limits import RAY_ID_CHARACTERS_MAX, REQUEST_ID_CHARACTERS_MAX
+from adapters.dynamodb.model.limits import RAY_ID_CHARACTERS_MAX, REQUEST_ID_CHARACTERS_MAX
 from engine.commit import Child, Commit, Publication
 from engine.entry import Message
 from engine.errors import ChildRefusedError, InvalidIdError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from adapters.dynamodb import lease
-from adapters.dynamodb.limits import OUTSTANDING_MAX_MS, PASSED_UNREAD_MIN
+from adapters.dynamodb.model.limits import OUTSTANDING_MAX_MS, PASSED_UNREAD_MIN
 from adapters.dynamodb.store import Claimed, NotDue
 from engine.commit import Alarm, Commit
 from engine.lifecycle import WorkflowState

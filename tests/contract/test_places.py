@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from adapters.dynamodb.limits import OUTSTANDING_MAX_MS, SEND_SLOW_MS
+from adapters.dynamodb.model.limits import OUTSTANDING_MAX_MS, SEND_SLOW_MS
 from adapters.dynamodb.store import NotDue
 from engine.commit import Commit, Outgoing
 from engine.entry import Message

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.dynamodb.limits import LEASE_MS
+from adapters.dynamodb.model.limits import LEASE_MS
 from engine import values
 from engine.commit import Commit
 from engine.errors import FencedError, StoreUnavailableError

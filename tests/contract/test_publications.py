@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from botocore.exceptions import ConnectTimeoutError
 
-from adapters.dynamodb.limits import (
+from adapters.dynamodb.model.limits import (
     MESSAGE_BYTES_MAX,
     TAIL_ANSWER_BYTES_MAX,
     TAIL_OVERLAP_MS,
@@ -15,7 +15,7 @@ from adapters.dynamodb.limits import (
     TAIL_SHARDS,
     TAIL_TTL_S,
 )
-from adapters.dynamodb.tail import Position, Told, read_cursor, write_cursor
+from adapters.dynamodb.model.publications import Position, Told, read_cursor, write_cursor
 from engine.commit import Commit, Publication
 from engine.errors import CommitTooLarge, FencedError, InvalidIdError
 from engine.lifecycle import WorkflowState

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from adapters.alarms import Delay, decide
-from adapters.dynamodb.limits import ALARM_EARLY_MS, OUTSTANDING_MAX_MS
+from adapters.dynamodb.model.limits import ALARM_EARLY_MS, OUTSTANDING_MAX_MS
 from adapters.dynamodb.store import Ended, NotFound, Purging
 from engine import values
 from engine.commit import Alarm, Commit

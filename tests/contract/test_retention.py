@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.dynamodb.items import DUE_SHARD_NAMES
-from adapters.dynamodb.limits import LEASE_MS, SEEN_LOOK_MS
+from adapters.dynamodb.model.items import DUE_SHARD_NAMES
+from adapters.dynamodb.model.limits import LEASE_MS, SEEN_LOOK_MS
 from adapters.dynamodb.purge import Purge
 from adapters.dynamodb.store import Ended, Outlived, Purging
 from engine import ActivityContext, Context, inspect, values

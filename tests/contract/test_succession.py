@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.dynamodb.limits import OUTSTANDING_MAX_MS, SUCCESSION_MS
+from adapters.dynamodb.model.limits import OUTSTANDING_MAX_MS, SUCCESSION_MS
 from adapters.dynamodb.store import Claimed
 from engine.errors import FencedError, StartConflictError, WorkflowNotEndedError
 from tests.contract.aws import Answer

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.dynamodb.limits import TAG_VALUE_BYTES_MAX
+from adapters.dynamodb.model.limits import TAG_VALUE_BYTES_MAX
 from adapters.dynamodb.store import NotFound
 from engine.commit import Child, Commit
 from engine.errors import ChildRefusedError, InvalidIdError, StartConflictError, StoreUnavailableError

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from adapters.dynamodb.expressions import item_bytes
-from adapters.dynamodb.items import Head
-from adapters.dynamodb.limits import FIND_PAGE_ITEMS
+from adapters.dynamodb.model.expressions import item_bytes
+from adapters.dynamodb.model.items import Head
+from adapters.dynamodb.model.limits import FIND_PAGE_ITEMS
+from adapters.dynamodb.model.tags import tag_items
 from adapters.dynamodb.store import NotDue
 from adapters.dynamodb.table import Table
-from adapters.dynamodb.tags import tag_items
 from engine.commit import Alarm, Child, Commit, Outgoing, Publication
 from engine.entry import Message
 from engine.lifecycle import WorkflowState

@@ -6,7 +6,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from adapters.dynamodb.items import due
+from adapters.dynamodb.model.items import due
 from adapters.sqs import Wake, wake_body
 from infra.cli import main
 from infra.redrive import Bus, redrive

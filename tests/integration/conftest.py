@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.dynamodb.schema import TABLE_DEFINITION
+from adapters.dynamodb.model.schema import TABLE_DEFINITION
 from handlers.bootstrap import Settings, Wiring
 from infra.aws import LOCAL_ACCESS_KEY, LOCAL_REGION, LOCAL_SECRET_KEY, local_client
 from tests.integration.driven import Driven, bodies, hooks

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import cbor2
 import pytest
 
-from adapters.dynamodb.limits import ID_BYTES_MAX, MESSAGE_BYTES_MAX
+from adapters.dynamodb.model.limits import ID_BYTES_MAX, MESSAGE_BYTES_MAX
 from engine import Context, workflow
 from engine.limits import VALUE_DEPTH_MAX
 from handlers import bodies, openapi, problems

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from adapters.dynamodb.limits import ID_BYTES_MAX
+from adapters.dynamodb.model.limits import ID_BYTES_MAX
 from adapters.events import MESSAGE
 from adapters.sqs import read_wake, wake_body
 from engine import Context, CriticalError, workflow

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.dynamodb.limits import MESSAGE_BYTES_MAX
+from adapters.dynamodb.model.limits import MESSAGE_BYTES_MAX
 from engine import Context, workflow
 from engine.limits import DEATHS_MAX
 from infra.place import TEMPLATE

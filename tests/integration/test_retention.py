@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from adapters.dynamodb.limits import DUE_SHARDS
+from adapters.dynamodb.model.limits import DUE_SHARDS
 from engine import ActivityContext, Context, activity, workflow
 from handlers.sweeper import sweep
 from tests.integration.driven import Driven, told

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from adapters.dynamodb.limits import RETRYING_ERROR_CHARACTERS, RETRYING_TOLD_MAX
+from adapters.dynamodb.model.limits import RETRYING_ERROR_CHARACTERS, RETRYING_TOLD_MAX
 from engine import Context, workflow
 
 if TYPE_CHECKING:

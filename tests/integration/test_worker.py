@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from adapters.dynamodb.items import encode_message
+from adapters.dynamodb.model.items import encode_message
 from adapters.dynamodb.store import Held
 from engine.entry import Message
 from engine.values import encode

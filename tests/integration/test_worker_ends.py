@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from adapters.dynamodb import log
+from adapters.dynamodb.model import log
 from adapters.dynamodb.store import Claimed, Held
 from engine import Context, workflow
 from engine.keys import entry_key, name_key

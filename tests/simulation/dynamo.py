@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from adapters.dynamodb.schema import DUE_INDEX, PARTITION_KEY, SORT_KEY, TTL
+from adapters.dynamodb.model.schema import DUE_INDEX, PARTITION_KEY, SORT_KEY, TTL
 from tests.simulation import expressions
 from tests.simulation.expressions import InvalidExpressionError, Item
 from tests.simulation.indexes import INDEXES, Index

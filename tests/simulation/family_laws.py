@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from adapters.dynamodb.tags import place_key, tag_partition
+from adapters.dynamodb.model.tags import place_key, tag_partition
 from engine import keys, values
 from engine.entry import StepEntry
 from engine.schedules.identity import SCHEDULE_TYPE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from adapters.dynamodb.schema import (
+from adapters.dynamodb.model.schema import (
     DUE_AT,
     DUE_INDEX,
     DUE_SHARD,

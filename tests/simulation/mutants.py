@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from adapters.dynamodb import committing, compaction, control, hold, inbox, lease, log, partition, plan, table, tickets
-from adapters.dynamodb.expressions import Change, Condition
+from adapters.dynamodb import committing, compaction, control, hold, inbox, lease, table
 from adapters.dynamodb.inbox import Accepted
+from adapters.dynamodb.model import log, partition, plan, tickets
+from adapters.dynamodb.model.expressions import Change, Condition
 from engine.entry import EntryStatus, SleepEntry, SleepState, StepEntry
 from engine.errors import StoreUnavailableError
 from engine.history import storage

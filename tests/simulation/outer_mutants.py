@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from adapters.dynamodb import beginning, committing, inbox, items, lease, plan, purge, query, start, store, tags
-from adapters.dynamodb.expressions import Condition
+from adapters.dynamodb import committing, inbox, lease, purge, query, start, store
 from adapters.dynamodb.lease import Outlived
+from adapters.dynamodb.model import beginning, items, plan, tags
+from adapters.dynamodb.model.expressions import Condition
 from adapters.dynamodb.purge import Purge
 from adapters.dynamodb.start import Starts
 from engine import values

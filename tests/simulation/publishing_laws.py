@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from adapters.dynamodb.tail import PARTITION_PREFIX
+from adapters.dynamodb.model.publications import PARTITION_PREFIX
 from engine import keys
 from engine.entry import StepEntry
 from tests.simulation.laws import Law

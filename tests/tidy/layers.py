@@ -104,6 +104,12 @@ ROOMS_OF_THE_ENGINE = frozenset({"ops", "history", "author", "memory"})
 ONLY_DRIVER = frozenset({"clock", "ids"})
 """Ports beside the driver: of the engine they may import only ``driver``."""
 
+DATA_MODEL = "adapters.dynamodb.model"
+"""What is written to the table and read from it, as values."""
+
+MODEL_KNOWS = (f"{DATA_MODEL}.", "engine.", "adapters.alarms.schedule_ms")
+"""What it may import beside the standard library: itself, the engine's records, and when an alarm is a schedule."""
+
 ENGINE_MAY_DEPEND_ON = frozenset({"cbor2", "cronsim", "msgspec", "pydantic"})
 """What the engine may import from outside the standard library; pydantic only where a user's value is a model, cronsim
 only where there are schedules."""
@@ -188,6 +194,20 @@ def dependency_faults(sources: Sequence[Source]) -> Iterator[str]:
                 yield (
                     f"{source.path}:{found.line}: the engine imports {found.target}; it is pure: "
                     f"put this behind a port in engine/driver.py and implement it in adapters/"
+                )
+
+
+def purity_faults(sources: Sequence[Source]) -> Iterator[str]:
+    """Imports by which the table's data model would do I/O, or wait."""
+    allowed = sys.stdlib_module_names - {"asyncio", "select", "socket", "threading", "time"} | {"msgspec", "cbor2"}
+    for source in sources:
+        if not source.module.startswith(f"{DATA_MODEL}."):
+            continue
+        for found in imports_of(source):
+            if found.target.split(".")[0] not in allowed and not found.target.startswith(MODEL_KNOWS):
+                yield (
+                    f"{source.path}:{found.line}: the data model imports {found.target}; it decides and does no I/O: "
+                    f"let a module of adapters/dynamodb call it"
                 )
 
 

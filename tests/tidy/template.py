@@ -58,7 +58,7 @@ def table_faults(template: Mapping[str, Any], definition: Mapping[str, Any], ttl
         theirs = table.get(key)
         if _sorted(theirs) != _sorted(ours):
             yield (
-                f"template.yaml: the table's {key} is {theirs}, but adapters/dynamodb/schema.py says {ours}; "
+                f"template.yaml: the table's {key} is {theirs}, but adapters/dynamodb/model/schema.py says {ours}; "
                 f"make them equal"
             )
 

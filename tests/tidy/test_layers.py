@@ -11,6 +11,7 @@ from tests.tidy.layers import (
     cycle_faults,
     dependency_faults,
     engine_order_faults,
+    purity_faults,
     room_faults,
 )
 from tests.tidy.sources import PRODUCT, Source, project_sources, refuse, sources_of
@@ -30,6 +31,16 @@ def test_engine_modules_keep_their_order() -> None:
 
 def test_engine_depends_on_nothing_outside() -> None:
     refuse(dependency_faults(sources_of("engine")))
+
+
+def test_the_data_model_does_no_io() -> None:
+    refuse(purity_faults(sources_of("adapters")))
+
+
+@pytest.mark.parametrize("text", ["import asyncio", "from adapters.dynamodb.table import T", "import aiobotocore"])
+def test_io_in_the_data_model_is_found(text: str) -> None:
+    [fault] = purity_faults(made({"adapters/dynamodb/model/plan": text}))
+    assert "does no I/O" in fault
 
 
 def test_no_module_is_part_of_a_ring() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.dynamodb.schema import TABLE_DEFINITION, TIME_TO_LIVE
+from adapters.dynamodb.model.schema import TABLE_DEFINITION, TIME_TO_LIVE
 from tests.tidy.prose import Names
 from tests.tidy.sources import ROOT, Source, project_sources, refuse, tracked_files
 from tests.tidy.template import environment_faults, handler_faults, loop_faults, read_template, table_faults

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import engine
-from adapters.dynamodb import limits as dynamodb_limits
+from adapters.dynamodb.model import limits as dynamodb_limits
 from engine import errors
 from engine import limits as engine_limits
 from engine.author.activities import ACTIVITIES, OPERATIONS

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from adapters.alarms import Alarms, schedule_ms
-from adapters.dynamodb.limits import WORKER_POLL_INTERVAL_S
+from adapters.dynamodb.model.limits import WORKER_POLL_INTERVAL_S
 from adapters.scheduler import Scheduler
 from adapters.sqs import Wake, WakeQueue, read_wake
 from engine.errors import StoreUnavailableError

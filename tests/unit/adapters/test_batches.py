@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from adapters.dynamodb.expressions import number, text
-from adapters.dynamodb.limits import ATTEMPTS_MAX
+from adapters.dynamodb.model.expressions import number, text
+from adapters.dynamodb.model.limits import ATTEMPTS_MAX
 from adapters.dynamodb.table import Table
 from engine.clock import SystemClock
 from engine.errors import StoreUnavailableError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.dynamodb.items import Head
+from adapters.dynamodb.model.items import Head
 from adapters.dynamodb.query import describe_head
 
 

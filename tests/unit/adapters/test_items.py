@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.dynamodb.expressions import item_bytes
-from adapters.dynamodb.items import (
+from adapters.dynamodb.model.expressions import item_bytes
+from adapters.dynamodb.model.items import (
     ACTIVE,
     LIST_GROUPS,
     Head,
@@ -19,8 +19,8 @@ from adapters.dynamodb.items import (
     snapshot_key,
     token,
 )
-from adapters.dynamodb.limits import DUE_SHARDS, TAGS_BYTES_MAX
-from adapters.dynamodb.naming import check_id, check_tags
+from adapters.dynamodb.model.limits import DUE_SHARDS, TAGS_BYTES_MAX
+from adapters.dynamodb.model.naming import check_id, check_tags
 from engine.entry import Message
 from engine.errors import InvalidIdError
 from engine.lifecycle import WorkflowState

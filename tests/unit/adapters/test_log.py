@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.dynamodb.limits import COMPACT_DEAD_BYTES_MIN, LOG_PART_BYTES
-from adapters.dynamodb.log import Fold, Record, cut, decode, encode, record_of
+from adapters.dynamodb.model.limits import COMPACT_DEAD_BYTES_MIN, LOG_PART_BYTES
+from adapters.dynamodb.model.log import Fold, Record, cut, decode, encode, record_of
 from engine.commit import Commit
 from engine.errors import CorruptHistoryError, UnknownVersionError
 

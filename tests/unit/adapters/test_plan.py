@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from adapters.dynamodb.beginning import begin
-from adapters.dynamodb.expressions import item_bytes
-from adapters.dynamodb.items import Head, encode_head
-from adapters.dynamodb.limits import COMMIT_BYTES_MAX, TAGS_MAX, TRANSACTION_BYTES_MAX, WAITING_BYTES_MAX
-from adapters.dynamodb.plan import Lease, Plan, Posted, Turn, plan_commit
-from adapters.dynamodb.tickets import Account, Inbox
+from adapters.dynamodb.model.beginning import begin
+from adapters.dynamodb.model.expressions import item_bytes
+from adapters.dynamodb.model.items import Head, encode_head
+from adapters.dynamodb.model.limits import COMMIT_BYTES_MAX, TAGS_MAX, TRANSACTION_BYTES_MAX, WAITING_BYTES_MAX
+from adapters.dynamodb.model.plan import Lease, Plan, Posted, Turn, plan_commit
+from adapters.dynamodb.model.tickets import Account, Inbox
 from engine.commit import Commit
 from engine.entry import Message
 from engine.errors import CommitTooLarge

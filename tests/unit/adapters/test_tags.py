@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.dynamodb import tags
-from adapters.dynamodb.items import TYPES_KEY, Head
-from adapters.dynamodb.limits import ID_BYTES_MAX, TAG_VALUE_BYTES_MAX, TYPE_BYTES_MAX
-from adapters.dynamodb.naming import check_id, check_type
-from adapters.dynamodb.tail import PARTITION_PREFIX
+from adapters.dynamodb.model import tags
+from adapters.dynamodb.model.items import TYPES_KEY, Head
+from adapters.dynamodb.model.limits import ID_BYTES_MAX, TAG_VALUE_BYTES_MAX, TYPE_BYTES_MAX
+from adapters.dynamodb.model.naming import check_id, check_type
+from adapters.dynamodb.model.publications import PARTITION_PREFIX
 from engine.errors import InvalidIdError
 from engine.lifecycle import WorkflowState
 
 if TYPE_CHECKING:
-    from adapters.dynamodb.expressions import Item
+    from adapters.dynamodb.model.expressions import Item
 
 PARTITION_KEY_BYTES_MAX = 2048
 """Source: DynamoDB quota."""

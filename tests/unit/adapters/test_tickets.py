@@ -5,8 +5,8 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.dynamodb.limits import OUTSTANDING_MAX_MS
-from adapters.dynamodb.tickets import Account, Counts, Inbox, settle
+from adapters.dynamodb.model.limits import OUTSTANDING_MAX_MS
+from adapters.dynamodb.model.tickets import Account, Counts, Inbox, settle
 from engine.entry import Message
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from adapters.dynamodb.expressions import number, text
-from adapters.dynamodb.limits import RETRYING_ERROR_CHARACTERS, RETRYING_TOLD_MAX
+from adapters.dynamodb.model.expressions import number, text
+from adapters.dynamodb.model.limits import RETRYING_ERROR_CHARACTERS, RETRYING_TOLD_MAX
 from engine.commit import Retrying
 from engine.limits import U32_MAX
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import cbor2
 from msgspec import Struct
 
-from adapters.dynamodb.limits import COMPACT_DEAD_BYTES_MIN, LOG_PART_BYTES
+from adapters.dynamodb.model.limits import COMPACT_DEAD_BYTES_MIN, LOG_PART_BYTES
 from engine.errors import CorruptHistoryError, UnknownVersionError
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from adapters.alarms import schedule_ms
-from adapters.dynamodb import log
-from adapters.dynamodb.expressions import (
+from adapters.dynamodb.model import log
+from adapters.dynamodb.model.expressions import (
     Action,
     Change,
     Condition,
@@ -22,7 +22,7 @@ from adapters.dynamodb.expressions import (
     put_action,
     update_action,
 )
-from adapters.dynamodb.items import (
+from adapters.dynamodb.model.items import (
     DUE_ATTRIBUTES,
     HEAD,
     INBOX,
@@ -40,7 +40,7 @@ from adapters.dynamodb.items import (
     message_key,
     token,
 )
-from adapters.dynamodb.limits import (
+from adapters.dynamodb.model.limits import (
     DEDUP_TTL_S,
     MESSAGE_BYTES_MAX,
     OUTSTANDING_LOOK_MS,
@@ -48,11 +48,11 @@ from adapters.dynamodb.limits import (
     TRANSACTION_ACTIONS_MAX,
     WAITING_BYTES_MAX,
 )
-from adapters.dynamodb.retrying import told
-from adapters.dynamodb.schema import TTL
-from adapters.dynamodb.tags import found_actions
-from adapters.dynamodb.tail import tail_item
-from adapters.dynamodb.tickets import Inbox
+from adapters.dynamodb.model.publications import tail_item
+from adapters.dynamodb.model.retrying import told
+from adapters.dynamodb.model.schema import TTL
+from adapters.dynamodb.model.tags import found_actions
+from adapters.dynamodb.model.tickets import Inbox
 from engine.commit import Commit
 from engine.entry import Message
 from engine.errors import CommitTooLarge
@@ -61,7 +61,7 @@ from engine.lifecycle import ENDED
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from adapters.dynamodb.beginning import Beginning
+    from adapters.dynamodb.model.beginning import Beginning
     from engine.commit import Pruning, Reply
 
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from adapters.dynamodb import log
-from adapters.dynamodb.expressions import text
-from adapters.dynamodb.items import (
+from adapters.dynamodb.model import log
+from adapters.dynamodb.model.expressions import text
+from adapters.dynamodb.model.items import (
     HEAD,
     INBOX,
     LOG_PREFIX,
@@ -19,16 +19,16 @@ from adapters.dynamodb.items import (
     decode_message,
     integer,
 )
-from adapters.dynamodb.limits import INBOX_BYTES_MAX
-from adapters.dynamodb.schema import DUE_AT, PARTITION_KEY, SORT_KEY
-from adapters.dynamodb.tickets import Counts
+from adapters.dynamodb.model.limits import INBOX_BYTES_MAX
+from adapters.dynamodb.model.schema import DUE_AT, PARTITION_KEY, SORT_KEY
+from adapters.dynamodb.model.tickets import Counts
 from engine.errors import CorruptHistoryError
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from adapters.dynamodb.expressions import Item
-    from adapters.dynamodb.items import Head
+    from adapters.dynamodb.model.expressions import Item
+    from adapters.dynamodb.model.items import Head
     from engine.entry import Message
 
 

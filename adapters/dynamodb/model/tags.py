@@ -9,16 +9,16 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from adapters.dynamodb.expressions import Action, Condition, Item, check_action, delete_action, put_action, text
-from adapters.dynamodb.items import HEAD, key
-from adapters.dynamodb.limits import TAG_VALUE_BYTES_MAX
-from adapters.dynamodb.schema import PARTITION_KEY, SORT_KEY
+from adapters.dynamodb.model.expressions import Action, Condition, Item, check_action, delete_action, put_action, text
+from adapters.dynamodb.model.items import HEAD, key
+from adapters.dynamodb.model.limits import TAG_VALUE_BYTES_MAX
+from adapters.dynamodb.model.schema import PARTITION_KEY, SORT_KEY
 from engine.lifecycle import ENDED, OVER, WorkflowState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from adapters.dynamodb.items import Head
+    from adapters.dynamodb.model.items import Head
 
 TAG_PREFIX = "\0TAG\0"
 UNIQUE_PREFIX = "\0UNIQUE\0"

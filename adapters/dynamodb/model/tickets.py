@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from adapters.dynamodb.limits import OUTSTANDING_MAX_MS
+from adapters.dynamodb.model.limits import OUTSTANDING_MAX_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from adapters.alarms import schedule_ms
-from adapters.dynamodb import log
-from adapters.dynamodb.expressions import Change, Condition, binary, number, put_action, update_action
-from adapters.dynamodb.items import INBOX, Head, encode_head, key, log_key
-from adapters.dynamodb.limits import VALUE_BYTES_MAX
-from adapters.dynamodb.naming import check_id, check_tags, check_type
-from adapters.dynamodb.origins import check_origin
-from adapters.dynamodb.tags import tag_items, take_place
+from adapters.dynamodb.model import log
+from adapters.dynamodb.model.expressions import Change, Condition, binary, number, put_action, update_action
+from adapters.dynamodb.model.items import INBOX, Head, encode_head, key, log_key
+from adapters.dynamodb.model.limits import VALUE_BYTES_MAX
+from adapters.dynamodb.model.naming import check_id, check_tags, check_type
+from adapters.dynamodb.model.origins import check_origin
+from adapters.dynamodb.model.tags import tag_items, take_place
 from engine.errors import ValueTooLargeError
 from engine.keys import INPUT_KEY
 from engine.origin import UNKNOWN
@@ -22,7 +22,7 @@ from engine.origin import UNKNOWN
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from adapters.dynamodb.expressions import Action
+    from adapters.dynamodb.model.expressions import Action
     from engine.origin import Origin
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, TypeGuard
 
-from adapters.dynamodb.expressions import text
-from adapters.dynamodb.limits import RAY_ID_CHARACTERS_MAX, REQUEST_ID_CHARACTERS_MAX
+from adapters.dynamodb.model.expressions import text
+from adapters.dynamodb.model.limits import RAY_ID_CHARACTERS_MAX, REQUEST_ID_CHARACTERS_MAX
 from engine.errors import InvalidIdError
 from engine.origin import UNKNOWN, Origin
 
 if TYPE_CHECKING:
-    from adapters.dynamodb.expressions import Item
+    from adapters.dynamodb.model.expressions import Item
 
 _RAY_ID = re.compile(rf"[A-Za-z0-9._:-]{{1,{RAY_ID_CHARACTERS_MAX}}}")
 _REQUEST_ID = re.compile(rf"[!-~]{{1,{REQUEST_ID_CHARACTERS_MAX}}}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adapters.dynamodb.expressions import Condition, number, text
+from adapters.dynamodb.model.expressions import Condition, number, text
 from engine.lifecycle import ENDED, WorkflowState
 
 _ENDED_VALUES = {f":{state}": text(state) for state in sorted(ENDED)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from adapters.dynamodb.limits import ID_BYTES_MAX, TAGS_BYTES_MAX, TAGS_MAX, TYPE_BYTES_MAX
+from adapters.dynamodb.model.limits import ID_BYTES_MAX, TAGS_BYTES_MAX, TAGS_MAX, TYPE_BYTES_MAX
 from engine.author.reaching import has_control
 from engine.errors import InvalidIdError
 

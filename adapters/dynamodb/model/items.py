@@ -6,15 +6,15 @@ import hashlib
 
 from msgspec import Struct
 
-from adapters.dynamodb.expressions import Change, Item, binary, number, text
-from adapters.dynamodb.limits import (
+from adapters.dynamodb.model.expressions import Change, Item, binary, number, text
+from adapters.dynamodb.model.limits import (
     DUE_SHARDS,
     LIST_SHARDS,
     TOKEN_BYTES,
 )
-from adapters.dynamodb.origins import decode_origin, encode_origin
-from adapters.dynamodb.retrying import decode_retrying, encode_retrying
-from adapters.dynamodb.schema import DUE_AT, DUE_SHARD, LIST_AT, LIST_TYPE, PARTITION_KEY, SORT_KEY, TTL
+from adapters.dynamodb.model.origins import decode_origin, encode_origin
+from adapters.dynamodb.model.retrying import decode_retrying, encode_retrying
+from adapters.dynamodb.model.schema import DUE_AT, DUE_SHARD, LIST_AT, LIST_TYPE, PARTITION_KEY, SORT_KEY, TTL
 from engine.commit import Retrying
 from engine.entry import Message
 from engine.lifecycle import ENDED, WorkflowState

@@ -1,0 +1,1 @@
+"""The data model of the table: what its items hold, which of them a commit writes, and what they mean. Pure."""
