@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -217,7 +218,7 @@ async def _or_given_back(connection: Connection, lease: Lease, taken: _Taken) ->
     """
     try:
         yield
-    except BaseException:
+    except (Exception, asyncio.CancelledError):
         now = connection.clock.now()
         hold = Hold(connection.table, connection.clock, taken.head, lease)
         # Where something was committed, or somebody else has come, this is refused, as it should be.

@@ -44,8 +44,8 @@ def value_bytes(value: AttributeValue) -> int:
             return len(digits) + 1
         case {"M": dict(members)}:
             return 3 + sum(1 + len(name.encode()) + value_bytes(member) for name, member in members.items())
-        case {"L": list(members)}:
-            return 3 + sum(1 + value_bytes(member) for member in members)
+        case {"L": list(members)} | {"SS": list(members)}:
+            return 3 + sum(1 + value_bytes(text(one) if isinstance(one, str) else one) for one in members)
         case _:
             return 1
 

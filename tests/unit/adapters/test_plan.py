@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from adapters.dynamodb.model.beginning import begin
-from adapters.dynamodb.model.expressions import item_bytes
+from adapters.dynamodb.model.expressions import item_bytes, text, value_bytes
 from adapters.dynamodb.model.items import Head, encode_head
 from adapters.dynamodb.model.limits import COMMIT_BYTES_MAX, TAGS_MAX, TRANSACTION_BYTES_MAX, WAITING_BYTES_MAX
 from adapters.dynamodb.model.plan import Lease, Plan, Posted, Turn, plan_commit
@@ -58,6 +58,11 @@ def largest(commit_of: Callable[[int], Commit], head: Head, posted: Sequence[Pos
     return plan
 
 
+def test_a_set_weighs_what_its_members_weigh() -> None:
+    members = [f"{number:0250}" for number in range(1600)]
+    assert value_bytes({"SS": members}) == value_bytes({"L": [text(member) for member in members]}) > 400_000
+
+
 def test_what_is_waited_for_counts_in_the_commit_that_says_so_and_in_those_after_it() -> None:
     head = a_head()
     yielded = largest(lambda size: Commit(puts=record_of(size), names=NAMES, yields=True), head)
@@ -76,6 +81,13 @@ def test_what_stands_around_bodies_counts() -> None:
         for number in range(80)
     ]
     plan = largest(lambda size: Commit(puts=record_of(size)), head, posted)
+    assert TRANSACTION_BYTES_MAX - 32_768 < stored_bytes(plan) <= TRANSACTION_BYTES_MAX
+
+
+def test_the_workflows_that_are_awaited_count() -> None:
+    awaited = tuple(f"{number:0250}" for number in range(1600))
+    plan = largest(lambda size: Commit(puts=record_of(size), awaited=awaited, yields=True), a_head())
+    assert len(plan.waits) == len(awaited)
     assert TRANSACTION_BYTES_MAX - 32_768 < stored_bytes(plan) <= TRANSACTION_BYTES_MAX
 
 
