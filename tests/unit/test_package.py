@@ -105,6 +105,7 @@ def test_what_one_python_has_installed_is_not_for_the_next_one_in_its_place(tmp_
 
 
 def test_pip_takes_the_wheels_that_uv_would() -> None:
+    pytest.importorskip("pip")
     command = [sys.executable, "-m", "pip", "debug", "--verbose", *pip_target()]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     for platform in ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64"):
