@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from engine import values
 from engine.entry import BranchState, BranchStatus, JoinEntry
 from engine.error_info import error_text, parse_error
 from engine.errors import EvictedError, JoinError, RecordedError, RollbackStopError, UnstorableValueError
 from engine.ops.branch import Branches, Failed, Returned, check, first_stop, merged_wait, scope_of
+from engine.reading import recorded_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,10 +58,10 @@ async def run(scope: Scope, name: str, branches: Mapping[str, Branch], limit: in
             causes = _settle(scope, statuses, branches, outcomes)
             _keep(scope, name, entry, statuses, outcomes)
             scope.finished(0, composite=key)
-            return _result(name, statuses, branches, causes)
+            return _result(scope, name, statuses, branches, causes)
         _raise_stop({branch: outcome for branch, outcome in outcomes.items() if not _has_ended(statuses, branch)})
     scope.finished(0, composite=key)
-    return _result(name, statuses, branches, {})
+    return _result(scope, name, statuses, branches, {})
 
 
 def _has_ended(statuses: Mapping[str, BranchStatus], branch: str) -> bool:
@@ -130,7 +130,11 @@ def _raise_stop(outcomes: Mapping[str, Outcome]) -> None:
 
 
 def _result(
-    name: str, statuses: Mapping[str, BranchStatus], branches: Mapping[str, Branch], causes: Mapping[str, Exception]
+    scope: Scope,
+    name: str,
+    statuses: Mapping[str, BranchStatus],
+    branches: Mapping[str, Branch],
+    causes: Mapping[str, Exception],
 ) -> dict[str, Any]:
     errors: dict[str, RecordedError] = {}
     for branch, status in statuses.items():
@@ -143,6 +147,6 @@ def _result(
         # Its traceback leads to the author's line: that of the first branch that failed just now.
         raise JoinError(errors, name) from next(iter(causes.values()), None)
     return {
-        branch: None if (output := statuses[branch].output) is None else values.decode(output, branches[branch].returns)
+        branch: recorded_value(scope, f"{name}/{branch}", statuses[branch].output, branches[branch].returns)
         for branch in branches
     }

@@ -12,6 +12,7 @@ from engine.entry import Entry, EntryMetadata, EntryStatus, LoopEntry
 from engine.errors import LoopResultError
 from engine.location import LoopIteration
 from engine.ops.failures import opened
+from engine.reading import recorded_value
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -131,7 +132,7 @@ class Loop:
         self._scope.see(self._turn.storage.documents.below(self._key))
         if metadata is not None and metadata.completed_at is not None:
             self._scope.finished(metadata.completed_at)
-        return None if kind.output is None else values.decode(kind.output, self._policy.returns)
+        return recorded_value(self._scope, self._name, kind.output, self._policy.returns)
 
     async def _iterate(self) -> Any:
         turn = self._turn
@@ -140,7 +141,7 @@ class Loop:
         assert isinstance(kind, LoopEntry)
         self._prune_again(kind, is_over=False)
         data, iteration = kind.state, kind.iteration
-        state = values.decode(data, self._policy.state_type)
+        state = recorded_value(self._scope, self._name, data, self._policy.state_type)
         index = self._entry.location[-1]
         assert isinstance(index, int)
         # Finished iterations that are still in history are not entered again.

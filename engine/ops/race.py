@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from engine import keys, message_record, values
+from engine import keys, message_record
 from engine.abort import AbortEvent
 from engine.entry import BranchState, BranchStatus, MessageEntry, RaceEntry
 from engine.error_info import error_text, parse_error
 from engine.errors import RaceError, UnstorableValueError
 from engine.ops.branch import Branch, Branches, Failed, Outcome, Returned, check, first_stop, merged_wait, scope_of
+from engine.reading import recorded_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,7 +60,7 @@ async def _run(scope: Scope, name: str, branches: Mapping[str, Branch]) -> tuple
     check(scope, name, kind.branches, branches)
     key = scope.key_of(name)
     if kind.winner is not None:
-        return await _replay_winner(scope, key, kind, kind.winner, branches)
+        return await _replay_winner(scope, name, kind, kind.winner, branches)
     statuses = dict(kind.branches)
     entered = [branch for branch in branches if statuses[branch].status is not BranchState.FAILED or turn.is_collecting]
     for branch in branches.keys() - set(entered):
@@ -100,8 +101,9 @@ async def _run_all(scope: Scope, key: bytes, branches: Mapping[str, Branch]) -> 
 
 
 async def _replay_winner(
-    scope: Scope, key: bytes, kind: RaceEntry, winner: str, branches: Mapping[str, Branch]
+    scope: Scope, name: str, kind: RaceEntry, winner: str, branches: Mapping[str, Branch]
 ) -> tuple[str, Any]:
+    key = scope.key_of(name)
     if scope.turn.is_collecting:
         await _run_all(scope, key, {winner: branches[winner]})
     if not scope.turn.flusher.is_atomic and not scope.turn.is_collecting:
@@ -109,8 +111,7 @@ async def _replay_winner(
         await _forget_all(scope, key, [branch for branch in branches if branch != winner])
     scope.visit_below(key)
     scope.finished(0, composite=key)
-    output = kind.branches[winner].output
-    return winner, None if output is None else values.decode(output, branches[winner].returns)
+    return winner, recorded_value(scope, f"{name}/{winner}", kind.branches[winner].output, branches[winner].returns)
 
 
 async def _decide(

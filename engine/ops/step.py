@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from engine import retry, values
+from engine import retry
 from engine.entry import Entry, EntryMetadata, EntryStatus, StepEntry
 from engine.error_info import error_text, parse_error
 from engine.errors import (
@@ -20,6 +20,7 @@ from engine.errors import (
 from engine.ops.attempt import Attempt, claimed, failed, jitter, report, returns
 from engine.ops.failures import critical_class, made_again
 from engine.ops.rollback import Undo
+from engine.reading import recorded_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -203,7 +204,7 @@ def _replay(
 ) -> Any:
     assert entry is not None
     assert metadata is not None
-    value = None if output is None else values.decode(output, returns(fn, policy))
+    value = recorded_value(scope, name, output, returns(fn, policy))
     if metadata.completed_at is not None:
         scope.finished(metadata.completed_at)
     if scope.turn.is_collecting and policy.rollback is not None and metadata.rollback_completed_at is None:

@@ -51,7 +51,7 @@ ENGINE_ORDER = (
         "history.writing",
         "history.flushing",
     ),
-    ("abandoning", "abort", "waits", "used_names", "turn", "scope", "calling"),
+    ("abandoning", "abort", "waits", "used_names", "turn", "scope", "reading", "calling"),
     ("ops.attempt", "ops.branch", "ops.rollback", "ops.failures", "ops.sending"),
     (
         "ops.step",
