@@ -209,6 +209,42 @@ async def test_a_critical_error_of_any_class_is_caught_live_as_on_replay(error: 
     assert seen == [(False, "critical")] * 2
 
 
+class PrefixedError(CriticalError):
+    """Says more than it was given."""
+
+    def __str__(self) -> str:
+        return f"the bank: {super().__str__()}"
+
+
+class UnreachableError(CriticalError, OSError):
+    """Is an error of the system too."""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [NeedyError(1, 2), TellingError(7), PrefixedError("no"), UnreachableError("away")],
+    ids=["needy", "telling", "prefixed", "of two bases"],
+)
+async def test_a_critical_error_is_of_its_class_and_has_its_text_on_replay_too(error: CriticalError) -> None:
+    def fail() -> None:
+        raise error
+
+    seen: list[str] = []
+
+    async def body(ctx: Context, _: None) -> None:
+        for number in (1, 2):
+            try:
+                await ctx.step(f"s{number}", fail)
+            except type(error) as caught:
+                seen.append(f"{type(caught).__name__}: {caught}")
+        await ctx.sleep("between", 10)
+
+    clock = VirtualClock()
+    await drive("w", body, None, MemoryDriver(clock=clock), clock)
+    await drive("w2", body, None, MemoryDriver(clock=clock), clock)
+    assert seen == [f"{type(error).__name__}: {error}"] * 8
+
+
 # --- answers and results at the wrong moment ------------------------------------------------------------------------
 
 
