@@ -25,8 +25,9 @@ def command(
     made.set_defaults(act=act, made_by=made)
     if is_about_workflows:
         target = made.add_argument_group("where")
-        target.add_argument("--stack", metavar="NAME", help="a deployed CloudFormation stack")
-        target.add_argument("--endpoint", metavar="URL", help="the address of an API")
+        place = target.add_mutually_exclusive_group()
+        place.add_argument("--stack", metavar="NAME", help="a deployed CloudFormation stack")
+        place.add_argument("--endpoint", metavar="URL", help="the address of an API")
         add_region(target)
         made.add_argument("--json", action="store_true", help="print the whole answer as JSON")
     return made

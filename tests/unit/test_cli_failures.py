@@ -62,6 +62,7 @@ def test_no_server_is_one_line_and_exit_code_1(capsys: pytest.CaptureFixture[str
         ["list", "--endpoint", "http://example.com:port"],
         ["list", "--endpoint", "http://[::1"],
         ["list", "--endpoint", "example.com"],
+        ["list", "--endpoint", "http://127.0.0.1:9", "--stack", "shop"],
         ["start", "order", "--tag", "novalue"],
         ["get", "x", "--wait", "-1"],
         ["get", "x", "--wait", "nan"],
