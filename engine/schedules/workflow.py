@@ -5,6 +5,7 @@ Schedules outlive deploys of torpor, and their histories hold the names below: t
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -32,6 +33,9 @@ BUILT_IN = Registry()
 
 TURNS = "turns"
 """The loop in which a schedule lives; its state is how far it is."""
+
+_LOOK = "look"
+"""The step that sees which runs have ended; the time at which it began is that of its turn."""
 
 _MESSAGES_A_TURN = 10
 _TURNS_KEPT = 5
@@ -68,8 +72,8 @@ async def _turn(ctx: Context, state: Schedule) -> Continue[Schedule] | Break[dic
         return Break(asdict(state.counts))
     woken = await _wait(ctx, state, ahead)
     # The time at which the wait was over may be long past; this one is now.
-    ended = await ctx.step("look", _answer(await _ended(ctx, state, woken)), ephemeral=True)
-    now_ms = _milliseconds(ctx)
+    ended = await ctx.step(_LOOK, functools.partial(_ended, ctx, state, woken), ephemeral=True)
+    now_ms = _looked_at(ctx)
     # Schedules that were in the middle of a turn when this build came have recorded nothing here.
     state = replace(state, running=state.running[max(ended or 0, int(woken.has_ended)) :])
     turn = Turn(state, schedule_name(ctx.workflow_id), now_ms)
@@ -87,7 +91,7 @@ def _with_ahead(state: Schedule) -> Schedule:
     return replace(state, ahead=look_ahead(state))
 
 
-async def _ended(ctx: Context, state: Schedule, woken: Woken) -> int:
+async def _ended(ctx: Context, state: Schedule, woken: Woken) -> int | None:
     """How many of the oldest runs have ended: who is told of that late leaves nothing out for what is over."""
     count = int(woken.has_ended)
     while count < len(state.running) and await output.has_ended(ctx._scope, state.running[count]):  # noqa: SLF001 - of torpor's own
@@ -95,11 +99,18 @@ async def _ended(ctx: Context, state: Schedule, woken: Woken) -> int:
     return count
 
 
-def _answer(ended: int) -> Callable[[], Awaitable[int | None]]:
-    async def look() -> int | None:
-        return ended
+def _looked_at(ctx: Context) -> int:
+    """When the look began, in milliseconds: until then runs were under way that it has not seen ended.
 
-    return look
+    Its answer may come much later, where the process was frozen meanwhile.
+    """
+    scope = ctx._scope  # noqa: SLF001 - of torpor's own
+    storage = scope.turn.storage
+    entry = storage.find_below(scope.key, _LOOK)
+    assert entry is not None
+    metadata = storage.find_metadata(entry.id)
+    assert metadata is not None
+    return metadata.last_attempt_at
 
 
 def _milliseconds(ctx: Context) -> int:

@@ -157,6 +157,26 @@ async def test_nothing_is_left_out_for_a_run_that_has_ended_before_the_schedule_
     assert world.status.counts.skipped == 0
 
 
+async def test_nothing_is_left_out_for_a_run_that_ends_while_the_schedule_is_frozen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = ScheduleWorld("2026-01-01T00:00:00Z", work_s=30)
+    world.create(spec(MINUTELY))
+    await world.until("2026-01-01T00:01:10Z")
+    driver = world.world.drivers[schedule_id("daily")]
+
+    async def frozen(commit: Any) -> None:
+        monkeypatch.undo()
+        await driver.commit(commit)
+        world.clock.advance_to(ms("2026-01-01T00:02:05Z"))
+        await world.world.run("daily/2026-01-01T00:01:00Z")
+
+    monkeypatch.setattr(driver, "commit", frozen)
+    world.tell("resume")
+    await world.until("2026-01-01T00:02:30Z")
+    assert world.runs == ["2026-01-01T00:01:00Z", "2026-01-01T00:02:00Z"]
+
+
 async def test_queue_begins_each_when_the_one_before_has_ended() -> None:
     world = ScheduleWorld("2026-01-01T00:00:00Z", work_s=150)
     world.create(spec(MINUTELY, overlap=Overlap.QUEUE))
