@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from adapters.dynamodb.table import Table
 
 _READS_MAX = 5
+"""How often a history is read that was not whole, with pauses in between. Design choice: a transaction settles in
+milliseconds."""
 
 
 class Description(Struct, frozen=True, kw_only=True):
@@ -154,7 +156,9 @@ async def read_history(table: Table, workflow_id: str) -> tuple[Head, Fold]:
         WorkflowNotFoundError: there is no such workflow.
     """
     check_id(workflow_id)
-    for _ in range(_READS_MAX):
+    for look in range(_READS_MAX):
+        if look:
+            await table.pause(look)
         partition = await read_partition(table, workflow_id)
         if partition.head is None or partition.head.purging_at:
             raise WorkflowNotFoundError(f"no workflow has the id {workflow_id!r}")

@@ -13,6 +13,7 @@ from engine.errors import CorruptHistoryError, StoreUnavailableError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from engine.driver import Timer
     from tests.contract.aws import Place
 
 
@@ -41,6 +42,24 @@ async def test_a_claim_looks_again_until_the_log_is_whole(place: Place) -> None:
 async def test_a_history_looks_again_too(place: Place) -> None:
     appear = await torn(place)
     place.client.plan["query"] = [None, appear]
+    assert dict(await place.store.history("w"))[b"k"] == b"v"
+
+
+async def test_a_history_is_given_time_to_settle(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    appear = await torn(place)
+    pauses: list[float] = []
+    call_later = place.clock.call_later
+
+    def told(delay_s: float, callback: Callable[[], None]) -> Timer:
+        pauses.append(delay_s)
+        return call_later(delay_s, callback)
+
+    async def settle() -> None:
+        if sum(pauses) >= 0.01:
+            await appear()
+
+    monkeypatch.setattr(place.clock, "call_later", told)
+    place.client.plan["query"] = [settle] * 5
     assert dict(await place.store.history("w"))[b"k"] == b"v"
 
 
