@@ -120,9 +120,12 @@ class Application:
         own = self.folder / "requirements.txt"
         if self.folder == ROOT or not own.exists():
             return lock
+        asked = own.read_text()
+        if "--hash" in asked:
+            return f"{lock}{asked}"
         # pip refuses a file in which only some lines have hashes.
         pins = [line.removesuffix(" \\") for line in lock.splitlines() if not line.lstrip().startswith("--hash")]
-        return "\n".join([*pins, own.read_text()])
+        return "\n".join([*pins, asked])
 
 
 def build_zip(

@@ -161,6 +161,9 @@ def test_the_authors_requirements_join_our_versions(tmp_path: Path) -> None:
     assert any(line.startswith("aiobotocore==") for line in lines)
     # pip refuses a file in which only some lines have hashes.
     assert not any("--hash" in line or line.endswith("\\") for line in lines)
+    hashed = "tabulate==0.9.0 --hash=sha256:00\n"
+    (tmp_path / "requirements.txt").write_text(hashed)
+    assert Application(modules="shop", folder=tmp_path).requirements() == (LOCKS / "runtime.txt").read_text() + hashed
 
 
 @pytest.mark.parametrize("lock", ["dev", "runtime", "ministack", "sam", "uv"])
