@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 TRACE, SEGMENT = "1-692ae0c0-5f84a1d45d3c4b6f1d2e3f40", "53995c3f42cd8ad8"
 SAMPLED = f"Root={TRACE};Parent={SEGMENT};Sampled=1"
-SOON_S = 20.0
+SOON_S = 120.0
 
 
 class Daemon:

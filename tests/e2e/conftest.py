@@ -35,7 +35,7 @@ INVOCATION_S = 9
 """Seconds that an invocation of the frail stack's worker may last: less than the template allows, so that tests can
 wait for its end."""
 
-FRAIL = {"LeaseSeconds": "3", "Timeout": "30", "EvictMarginSeconds": "3", "StopMarginSeconds": "2"}
+FRAIL = {"LeaseSeconds": "8", "Timeout": "30", "EvictMarginSeconds": "3", "StopMarginSeconds": "2"}
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,6 @@ Grant = tuple[str, str, str]
 """What a role may do: the role, the statement's Sid, the action."""
 
 FAR = "2100-01-01T00:00:00Z"
-ENDED_WITHIN_S = 20
 
 
 def grants(template: str) -> set[Grant]:
@@ -70,7 +69,7 @@ class Hand:
             told = self.on("GET")
             return (told["state"], told["is_running"]) == (state, False)
 
-        until(look, ENDED_WITHIN_S, f"{self.id} is {state}")
+        until(look, f"{self.id} is {state}")
 
     def entry(self, location: str) -> str:
         [found] = [entry["id"] for entry in self.on("GET", "/history")["entries"] if entry["location"] == location]
@@ -160,7 +159,7 @@ def receive(hand: Hand) -> Callable[[], Any]:
 def wait_again(hand: Hand) -> Callable[[], Any]:
     """It goes to sleep on an inbox that has given tickets and has nothing new."""
     receive(hand)()
-    until(lambda: "note-1" in str(hand.on("GET", "/history")), ENDED_WITHIN_S, "it has its message")
+    until(lambda: "note-1" in str(hand.on("GET", "/history")), "it has its message")
     hand.waits()
     return lambda: hand.on("POST", "/wake")
 
@@ -229,7 +228,7 @@ def sweep(hand: Hand) -> Callable[[], Any]:
         hand.invoke("SweeperFunction", {})
         return bool(hand.wire.refusals)
 
-    return lambda: until(look, ENDED_WITHIN_S, "a sweep is refused something")
+    return lambda: until(look, "a sweep is refused something")
 
 
 EXERCISES: dict[Grant, Callable[[Hand], Callable[[], Any]]] = {

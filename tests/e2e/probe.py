@@ -21,11 +21,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 POLL_S = 0.1
+PATIENCE_S = 120
+"""Seconds that anything may take that takes a few on an idle machine: only what never comes is missed."""
+
 ENDED = frozenset({"completed", "failed", "cancelled"})
 
 
-def until(look: Callable[[], T | None], within_s: float, what: str) -> T:
-    """What ``look`` comes to find within so many seconds."""
+def until(look: Callable[[], T | None], what: str, within_s: float = PATIENCE_S) -> T:
+    """What ``look`` comes to find, within so many seconds."""
     clock = SystemClock()
     deadline = clock.now() + int(within_s * 1000)
     while True:
@@ -73,15 +76,15 @@ class Probe:
         known: dict[str, Any] = reply.json()
         return known
 
-    def ending(self, within_s: float = 20) -> dict[str, Any]:
+    def ending(self, within_s: float = PATIENCE_S) -> dict[str, Any]:
         """How it ended."""
-        return until(self._ending, within_s, f"{self.id} has ended; {self.known()}")
+        return until(self._ending, f"{self.id} has ended; {self.known()}", within_s)
 
     def _ending(self) -> dict[str, Any] | None:
         told: dict[str, Any] = self.call("GET", "/output").json()
         return told if told["state"] in ENDED else None
 
-    def output(self, within_s: float = 20) -> Any:
+    def output(self, within_s: float = PATIENCE_S) -> Any:
         told = self.ending(within_s)
         assert told["state"] == "completed", told
         return told["output"]
@@ -97,13 +100,17 @@ class Probe:
         """How often each step's body began."""
         return dict(Counter(step for step, _, _ in self.marks()))
 
-    def mark_of(self, step: str, within_s: float = 15) -> tuple[str, int, int]:
+    def mark_of(self, step: str, within_s: float = PATIENCE_S) -> tuple[str, int, int]:
         """The first mark of a step, once there is one."""
-        return until(lambda: next((mark for mark in self.marks() if mark[0] == step), None), within_s, f"{step} runs")
+        return until(lambda: next((mark for mark in self.marks() if mark[0] == step), None), f"{step} runs", within_s)
 
-    def wait_for(self, message_name: str, within_s: float = 15) -> None:
+    def wait_for(self, message_name: str, within_s: float = PATIENCE_S) -> None:
         """Until it waits for a message."""
-        until(lambda: message_name in (self.known()["waiting_for"] or ()), within_s, f"it waits for {message_name}")
+        until(lambda: message_name in (self.known()["waiting_for"] or ()), f"it waits for {message_name}", within_s)
+
+    def release(self) -> None:
+        """Let a step end that lingers."""
+        self.file.with_suffix(".enough").touch()
 
     def wake(self, copies: int = 1) -> None:
         """Put so many wakes of it on the queue, as anybody might."""

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from tests.e2e.probe import Probe
     from tests.e2e.wire import Call, Held, Wire
 
-SOON_S = 30
-"""Seconds that anything here may take: a lease, some patience of the sweeper, and a busy machine."""
-
 SLEEP_S = 2
 """Seconds that take an alarm; one second is at the edge of what is waited for in memory."""
 
@@ -40,7 +37,7 @@ def of(probe: Probe, operation: str, also: str = "") -> Callable[[Call], bool]:
 
 def kill_holder_of(held: Held, probe: Probe) -> None:
     """End the process that waits for a held call, and only then let the wire break."""
-    until(lambda: held.is_here, SOON_S, f"the call of {probe.id} is on the wire")
+    until(lambda: held.is_here, f"the call of {probe.id} is on the wire")
     _, _, pid = probe.marks()[-1]
     assert pid in probe.stack.worker_pids()
     os.kill(pid, signal.SIGKILL)
@@ -63,7 +60,7 @@ def dead(frail: Make, wire: Wire, frail_stack: LocalStack) -> dict[str, Probe]:
         kill_holder_of(held, found[moment])
     asleep = found["after its yield"].known()
     assert (asleep["state"], asleep["is_running"], asleep["deaths"]) == ("sleeping", False, 0)
-    until(lambda: sweep(frail_stack) and all(map(has_ended, found.values())), SOON_S, "all end")
+    until(lambda: sweep(frail_stack) and all(map(has_ended, found.values())), "all end")
     return found
 
 
@@ -91,18 +88,18 @@ def test_sqs_takes_no_message_for_a_while(frail: Make, frail_stack: LocalStack, 
     alarmed = frail("resting", "alarmed without SQS")
     with wire.cut(of(alarmed, "SendMessage", "alarm_at")):
         alarmed.started(sleep_s=SLEEP_S)
-        until(lambda: sweep(frail_stack) and alarmed.told("alarm not armed"), SOON_S, "the alarm is refused")
+        until(lambda: sweep(frail_stack) and alarmed.told("alarm not armed"), "the alarm is refused")
         with wire.cut(lambda call: call.service == "sqs"):
             # Nobody outside notices: what is stored is acknowledged.
             started = frail("resting", "started without SQS").started(sleep_s=SLEEP_S)
             assert told.send("word", "end", key="once").status == 202
             assert told.send("word", "end", key="once").json()["duplicate"]
             # Long enough that all are overdue, and that a sweep has tried and failed.
-            swept = until(lambda: overdue(frail_stack, 3), SOON_S, "all are overdue")
+            swept = until(lambda: overdue(frail_stack, 3), "all are overdue")
             assert swept["woken"] == 0
             assert (alarmed.counts(), started.counts(), told.counts()) == ({"before": 1}, {}, {})
     everybody = [alarmed, started, told]
-    until(lambda: sweep(frail_stack) and all(map(has_ended, everybody)), SOON_S, "all end")
+    until(lambda: sweep(frail_stack) and all(map(has_ended, everybody)), "all end")
     assert {probe.known()["state"] for probe in everybody} == {"completed"}
     assert {probe.known()["deaths"] for probe in everybody} == {0}
     assert alarmed.counts() == started.counts() == {"before": 1, "after": 1}
@@ -124,7 +121,7 @@ def test_scheduler_is_away(frail: Make, frail_stack: LocalStack, wire: Wire) -> 
     with wire.cut(lambda call: call.service == "scheduler"):
         for probe in (far, given_up):
             probe.started(sleep_s=7200)
-            until(lambda probe=probe: probe.told("alarm not armed"), SOON_S, "the alarm is refused")  # type: ignore[misc]
+            until(lambda probe=probe: probe.told("alarm not armed"), "the alarm is refused")  # type: ignore[misc]
         told = far.known()
         assert (told["state"], told["is_running"], told["deaths"]) == ("sleeping", False, 0)
         assert given_up.call("POST", "/cancel").json()["state"] == "cancelled"
@@ -139,10 +136,10 @@ def test_scheduler_is_away(frail: Make, frail_stack: LocalStack, wire: Wire) -> 
         UpdateExpression="SET due_at = :past",
         ExpressionAttributeValues={":past": {"N": "1"}},
     )
-    until(lambda: sweep(frail_stack) and count() == 1, SOON_S, "it is armed")
+    until(lambda: sweep(frail_stack) and count() == 1, "it is armed")
     assert far.known()["wake_at"] == told["wake_at"]
     assert far.call("POST", "/cancel").status == 200
-    until(lambda: count() == 0, SOON_S, "its schedule is cleared")
+    until(lambda: count() == 0, "its schedule is cleared")
 
 
 def flood(stack: LocalStack, probes: Iterable[Probe], copies: int) -> None:
@@ -163,7 +160,7 @@ def test_a_queue_full_of_duplicates(frail: Make, frail_stack: LocalStack) -> Non
     flood(frail_stack, everybody, copies=25)
     assert [probe.output() for probe in busy] == [1, 1, 1]
     assert waiting.output() == ["end"]
-    until(lambda: queued(frail_stack) == 0, 60, "the queue is empty")
+    until(lambda: queued(frail_stack) == 0, "the queue is empty")
     assert [probe.counts() for probe in busy] == [{"before": 1, "during": 1, "after": 1}] * 3
     assert waiting.counts() == {"note-1": 1}
     assert [len(probe.told("run ended")) for probe in everybody] == [1, 1, 1, 2]

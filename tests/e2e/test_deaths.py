@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from tests.e2e.conftest import Make
     from tests.e2e.probe import Probe
 
-FOUND_WITHIN_S = 30
 MARKS_BEFORE_DEATH = 2
 
 
@@ -24,7 +23,7 @@ def kill_worker_of(stack: LocalStack, pid: int) -> None:
 
 def find(stack: LocalStack, killed: Probe) -> None:
     """Sweep until it goes on."""
-    until(lambda: sweep(stack) and len(killed.marks()) > MARKS_BEFORE_DEATH, FOUND_WITHIN_S, "it has been found")
+    until(lambda: sweep(stack) and len(killed.marks()) > MARKS_BEFORE_DEATH, "it has been found")
 
 
 def test_a_killed_step_is_tried_again_in_another_process(local_stack: LocalStack, probe: Make) -> None:

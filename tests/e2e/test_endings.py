@@ -77,7 +77,7 @@ def test_a_workflow_is_purged_in_two_goes_and_its_id_is_refused_until_then(probe
     assert word.start().status == 409
     assert {item["sk"]["S"] for item in word.items()} == {"HEAD", "INBOX"}
     # A worker goes on by itself, a minute after the workflow's end.
-    until(lambda: word.items() == [], 90, "nothing is left")
+    until(lambda: word.items() == [], "nothing is left")
     assert word.call("DELETE").status == 404
     assert word.start().status == 201
     word.send("word", "end")
@@ -103,7 +103,7 @@ def test_dead_letters_are_done_again(probe: Make, local_stack: LocalStack) -> No
     assert told == {("dead-letters", True), ("nobody", True), ("?", False)}
     assert listening.output() == ["end"]
     assert listening.counts() == {"note-1": 1}
-    left = until(lambda: _receive(queue, url), 10, "what is not ours is left")
+    left = until(lambda: _receive(queue, url), "what is not ours is left")
     assert [message["Body"] for message in left] == ["not ours"]
     queue.delete_message(QueueUrl=url, ReceiptHandle=left[0]["ReceiptHandle"])
 
@@ -139,4 +139,4 @@ def test_the_sweeper_takes_up_a_purge_that_nobody_goes_on_with(probe: Make) -> N
     long_ago = {**due("half-purged", 1), "purging_at": {"N": "1"}, "ended_at": {"N": "1"}}
     word.stack.client("dynamodb").put_item(TableName=word.stack.table_name, Item={**head, **key, **long_ago})
     sweep(word.stack)
-    until(lambda: word.items() == [], 20, "nothing is left")
+    until(lambda: word.items() == [], "nothing is left")

@@ -32,7 +32,7 @@ def start(make: Make, workflow_id: str, **differing: Any) -> Any:
 
 def test_an_order_is_shipped(probe: Make) -> None:
     order = start(probe, "shipped-order", payment="flaky")
-    order.wait_for("shipped", within_s=30)
+    order.wait_for("shipped")
     assert order.known()["state"] == "sleeping"
     assert order.call("GET", "/output").status == 202
     assert order.send("shipped", {"parcel": "P7"}).status == 202
@@ -72,7 +72,7 @@ def test_every_run_tells_the_log_what_it_cost(probe: Make) -> None:
     order = start(probe, "told-order")
     order.send("shipped", {"parcel": "P9"})
     order.output()
-    runs = until(lambda: [run for run in order.told("run ended") if run["state"] == "completed"], 5, "it is told")
+    runs = until(lambda: [run for run in order.told("run ended") if run["state"] == "completed"], "it is told")
     assert runs[0]["type"] == "order"
     assert runs[0]["write_units"] > 0
     assert runs[0]["commits"] > 0

@@ -62,14 +62,14 @@ def test_a_message_on_the_bus_reaches_its_workflow_and_what_that_publishes_reach
         each.wait_for("word")
     say(local_stack, "told-elsewhere", "end")
     say(local_stack, "told", "first")
-    [event] = until(heard, 20, "the rule's target has heard it")
+    [event] = until(heard, "the rule's target has heard it")
     assert (event["source"], event["detail-type"]) == ("torpor", "word")
     detail = event["detail"]
     assert (detail["topic"], detail["body"], detail["workflow_id"]) == ("told", {"word": "first"}, "told")
     say(local_stack, "told", "end")
     assert telling.output() == 2
     assert other.output() == 1
-    assert until(lambda: len(heard()) == 2, 20, "the second one too")
+    assert until(lambda: len(heard()) == 2, "the second one too")
     # Neither came back to the workflows as a wake: that would be a loop in the making.
     lines = [line for line in local_stack.logs("resume") if "event taken" in line]
     assert len([line for line in lines if "told" in line]) == 3

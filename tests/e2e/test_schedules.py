@@ -14,7 +14,7 @@ from tests.e2e.probe import until
 if TYPE_CHECKING:
     from infra.local_stack import LocalStack
 
-LATE_MAX = timedelta(seconds=5)
+LATE_MAX = timedelta(seconds=30)
 """How late a run may begin: alarms are whole seconds, and other tests use the same worker and processors."""
 
 
@@ -51,20 +51,20 @@ def test_a_schedule_from_its_creation_to_its_end(local_stack: LocalStack) -> Non
     scheduled = Scheduled(local_stack, "ticking")
     # On a busy machine a run may take longer than the time to the next one, which would be left out.
     scheduled.create(overlap="allow", sleep_s=0.1)
-    runs = until(lambda: scheduled.runs if len(scheduled.runs) >= 3 else None, 30, "three occurrences")
+    runs = until(lambda: scheduled.runs if len(scheduled.runs) >= 3 else None, "three occurrences")
     times = [datetime.fromisoformat(each.removeprefix("ticking/")) for each in runs]
     assert {after - before for before, after in pairwise(times)} == {timedelta(seconds=2)}
     for run, due_at in zip(runs, times, strict=True):
-        known = until(lambda run=run: _completed(scheduled.workflow(run)), 20, f"{run} completes")  # type: ignore[misc]
+        known = until(lambda run=run: _completed(scheduled.workflow(run)), f"{run} completes")  # type: ignore[misc]
         assert known["tags"] == {"schedule": "ticking", "scheduled_at": run.removeprefix("ticking/"), "of": "e2e"}
         assert timedelta() <= datetime.fromisoformat(known["created_at"]) - due_at < LATE_MAX
     scheduled.ask("POST", "/pause", {"note": "enough"})
-    until(lambda: scheduled.ask("GET")["state"] == "paused", 10, "it is paused")
+    until(lambda: scheduled.ask("GET")["state"] == "paused", "it is paused")
     paused = scheduled.runs
     wait(5)
     assert scheduled.runs == paused
     scheduled.ask("POST", "/resume")
-    until(lambda: len(scheduled.runs) > len(paused), 15, "it goes on")
+    until(lambda: len(scheduled.runs) > len(paused), "it goes on")
     assert scheduled.ask("GET")["counts"]["missed"] == 0
     assert not scheduled.ask("DELETE")["is_gone"]
     assert local_stack.api.request("GET", "/schedules/ticking").status == 404
@@ -75,7 +75,7 @@ def test_a_schedule_from_its_creation_to_its_end(local_stack: LocalStack) -> Non
 def test_runs_that_must_not_overlap_wait_for_each_other(local_stack: LocalStack) -> None:
     scheduled = Scheduled(local_stack, "queueing")
     scheduled.create(overlap="queue", sleep_s=3)
-    runs = until(lambda: scheduled.runs if len(scheduled.runs) >= 3 else None, 40, "three occurrences")
+    runs = until(lambda: scheduled.runs if len(scheduled.runs) >= 3 else None, "three occurrences")
     scheduled.ask("DELETE")
     first, second, third = (scheduled.workflow(run) for run in runs[:3])
     assert datetime.fromisoformat(first["ended_at"]) <= datetime.fromisoformat(second["created_at"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from engine.clock import SystemClock
 from handlers.wake import NEEDLESS
 from infra.ministack import wait
 from tests.e2e.probe import sweep, until
@@ -15,13 +16,23 @@ if TYPE_CHECKING:
     from tests.e2e.probe import Probe
 
 
+ALARM_EARLY_S = 1.0
+
+
+def left_s(due_at: str) -> float:
+    """Seconds until then."""
+    return datetime.fromisoformat(due_at).timestamp() - SystemClock().now() / 1000
+
+
 def test_the_same_wake_again_does_nothing(probe: Make) -> None:
-    busy = probe("lingering", "woken-while-busy").started(linger_s=2)
+    busy = probe("lingering", "woken-while-busy").started(linger_s=60)
     busy.mark_of("during")
     busy.wake(copies=3)
+    until(lambda: "Held" in _reasons(busy), "one is dropped")
+    busy.release()
     assert busy.output() == 1
     busy.wake(copies=3)
-    dropped = until(lambda: [*busy.told(NEEDLESS)] if _reasons(busy) >= {"Held", "Ended"} else None, 15, "dropped")
+    dropped = until(lambda: [*busy.told(NEEDLESS)] if _reasons(busy) >= {"Held", "Ended"} else None, "dropped")
     assert len(dropped) >= 2
     assert busy.counts() == {"before": 1, "during": 1, "after": 1}
     assert [run["state"] for run in busy.told("run ended")] == ["completed"]
@@ -32,24 +43,38 @@ def _reasons(probe: Probe) -> set[str]:
 
 
 def test_an_early_wake_changes_nothing(probe: Make) -> None:
-    asleep = probe("sleeping", "woken-early").started(sleep_s=4)
-    due_at = until(lambda: asleep.known()["wake_at"], 10, "it sleeps")
-    asleep.wake(copies=2)
-    until(lambda: len(asleep.told(NEEDLESS)) >= 1, 10, "the wakes are dropped")
-    assert asleep.known()["wake_at"] == due_at
-    assert asleep.marks() == []
+    # What comes early for an idle machine may come late for a busy one, and then has told nothing.
+    for sleep_s in (4, 60):
+        asleep = probe("sleeping", f"woken-early-{sleep_s}").started(sleep_s=sleep_s)
+        due_at = until(lambda asleep=asleep: asleep.known()["wake_at"], "it sleeps")  # type: ignore[misc]
+        asleep.wake(copies=2)
+        until(lambda asleep=asleep: asleep.told(NEEDLESS), "the wakes are dropped")  # type: ignore[misc]
+        known, marks = asleep.known(), asleep.marks()
+        if left_s(due_at) > ALARM_EARLY_S:
+            break
+    assert known["wake_at"] == due_at
+    assert marks == []
     assert asleep.output() == 1
     assert datetime.fromisoformat(asleep.known()["ended_at"]) >= datetime.fromisoformat(due_at)
     assert asleep.counts() == {"woken": 1}
 
 
+def _asleep_until(probe: Probe) -> str | None:
+    known = probe.known()
+    return None if known["is_running"] else known["wake_at"]
+
+
 def test_a_lost_alarm_is_only_late(local_stack: LocalStack, probe: Make) -> None:
-    asleep = probe("sleeping", "alarm-lost").started(sleep_s=2)
-    until(lambda: asleep.known()["wake_at"] and not asleep.known()["is_running"], 10, "it sleeps")
-    local_stack.client("sqs").purge_queue(QueueUrl=local_stack.queue_url)
-    wait(4)
+    for sleep_s in (3, 60):
+        asleep = probe("sleeping", f"alarm-lost-{sleep_s}").started(sleep_s=sleep_s)
+        due_at = until(lambda asleep=asleep: _asleep_until(asleep), "it sleeps")  # type: ignore[misc]
+        local_stack.client("sqs").purge_queue(QueueUrl=local_stack.queue_url)
+        # Else its alarm may have been taken before.
+        if left_s(due_at) > ALARM_EARLY_S:
+            break
+    wait(left_s(due_at) + 2)
     assert asleep.marks() == []
-    until(lambda: sweep(local_stack) and asleep.marks(), 20, "the sweeper finds it")
+    until(lambda: sweep(local_stack) and asleep.marks(), "the sweeper finds it")
     assert asleep.output() == 1
 
 
@@ -61,18 +86,18 @@ def test_a_far_alarm_is_a_schedule_until_it_is_not_needed(local_stack: LocalStac
 
     others = names()
     asleep = probe("sleeping", "far-asleep").started(sleep_s=7200)
-    [name] = until(lambda: names() - others, 10, "it is scheduled")
+    [name] = until(lambda: names() - others, "it is scheduled")
     schedule = schedules.get_schedule(GroupName=group, Name=name)
     assert schedule["Target"]["Arn"] == local_stack.outputs["QueueArn"]
     assert schedule["ActionAfterCompletion"] == "DELETE"
     assert asleep.call("POST", "/cancel").status == 200
-    until(lambda: name not in names(), 10, "it is cleared")
+    until(lambda: name not in names(), "it is cleared")
     assert asleep.known()["state"] == "cancelled"
 
 
 def test_forty_sleeps_in_a_row_are_not_stopped(slow_ones: dict[str, Probe]) -> None:
     many_sleeps = slow_ones["many sleeps"]
-    assert many_sleeps.output(within_s=90) == 40
+    assert many_sleeps.output(within_s=300) == 40
     assert many_sleeps.counts() == {"woken": 1}
     # Lambda would stop a loop that it detects after some sixteen hops; a sleep that is nearly over is no hop.
     assert many_sleeps.known()["wakes"] > 16
@@ -80,7 +105,7 @@ def test_forty_sleeps_in_a_row_are_not_stopped(slow_ones: dict[str, Probe]) -> N
 
 def test_a_step_that_outlives_its_invocation_is_tried_again_at_once(slow_ones: dict[str, Probe]) -> None:
     overlong = slow_ones["overlong"]
-    assert overlong.output(within_s=60) == 2
+    assert overlong.output() == 2
     steps = [(step, attempt) for step, attempt, _ in overlong.marks()]
     assert steps == [("before", 1), ("during", 1), ("during", 2), ("after", 1)]
     first, second = overlong.told("run ended")
@@ -89,4 +114,5 @@ def test_a_step_that_outlives_its_invocation_is_tried_again_at_once(slow_ones: d
     assert second["deaths"] == 0
     handed_on = datetime.fromisoformat(first["timestamp"])
     began_again_after_s = (datetime.fromisoformat(second["timestamp"]) - handed_on).total_seconds()
-    assert began_again_after_s < 10
+    # By the wake that was sent at once, and not by a sweep that looks for who has died.
+    assert began_again_after_s < 30

@@ -78,7 +78,7 @@ def test_three_builds_under_sleeping_workflows(local_stack: LocalStack, probe: M
     assert error["name"] == "HistoryDivergedError"
     assert "'reserve'" in error["message"]
     # No build that runs knows the type: it is put off, not failed, and nobody can start another.
-    [put_off] = until(lambda: forgotten.told("run ended")[1:], 30, "it is put off")
+    [put_off] = until(lambda: forgotten.told("run ended")[1:], "it is put off")
     assert (put_off["outcome"], put_off["deaths"]) == ("postponed", 0)
     assert "UnknownTypeError" in put_off["error"]
     assert (forgotten.known()["state"], forgotten.known()["is_running"]) == ("sleeping", False)
