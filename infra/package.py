@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import keyword
+import re
 import shutil
 import subprocess
 import sys
@@ -49,6 +50,9 @@ AWS_PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux201
 
 PACKAGE_BYTES_MAX = 250 * 1024 * 1024
 """Unpacked bytes of a function's package. Source: Lambda quota."""
+
+_INCLUDED = re.compile(r"\s*(?:-r|--requirement)[\s=]*(?!\S+://)([^\s#]+)")
+"""The line of a requirements file that includes another one of the same machine."""
 
 PACKAGES_KEPT = 5
 """Zips kept, the newest: each change of a source makes one of some 45 MB. Design choice."""
@@ -120,12 +124,26 @@ class Application:
         own = self.folder / "requirements.txt"
         if self.folder == ROOT or not own.exists():
             return lock
-        asked = own.read_text()
+        asked = _requirements_in(own)
         if "--hash" in asked:
             return f"{lock}{asked}"
         # pip refuses a file in which only some lines have hashes.
         pins = [line.removesuffix(" \\") for line in lock.splitlines() if not line.lstrip().startswith("--hash")]
         return "\n".join([*pins, asked])
+
+
+def _requirements_in(file: Path, includers: tuple[Path, ...] = ()) -> str:
+    """What a requirements file asks for, with the files that it includes in the places of their lines.
+
+    It is installed from a folder of its own, where the names of those would lead nowhere.
+    """
+    if file in includers:
+        raise DeployError(f"{file} includes itself.")
+    lines = file.read_text().splitlines()
+    for number, line in enumerate(lines):
+        if included := _INCLUDED.match(line):
+            lines[number] = _requirements_in((file.parent / included[1]).resolve(), (*includers, file))
+    return "".join(f"{line}\n" for line in lines)
 
 
 def build_zip(

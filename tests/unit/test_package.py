@@ -166,6 +166,20 @@ def test_the_authors_requirements_join_our_versions(tmp_path: Path) -> None:
     assert Application(modules="shop", folder=tmp_path).requirements() == (LOCKS / "runtime.txt").read_text() + hashed
 
 
+def test_what_the_authors_requirements_include_is_in_them(tmp_path: Path) -> None:
+    (tmp_path / "more").mkdir()
+    (tmp_path / "requirements.txt").write_text("-r more/base.txt  # ours\ntabulate\n-rrest.txt\n-r https://a/b\n")
+    (tmp_path / "more" / "base.txt").write_text("--requirement=deep.txt\n")
+    (tmp_path / "more" / "deep.txt").write_text("orjson\n")
+    (tmp_path / "rest.txt").write_text("xmltodict==1.0\n")
+    application = Application(modules="shop", folder=tmp_path)
+    asked = [line for line in application.requirements().splitlines() if line]
+    assert asked[-4:] == ["orjson", "tabulate", "xmltodict==1.0", "-r https://a/b"]
+    (tmp_path / "more" / "deep.txt").write_text("-r base.txt\n")
+    with pytest.raises(DeployError, match=r"base\.txt includes itself"):
+        application.requirements()
+
+
 @pytest.mark.parametrize("lock", ["dev", "runtime", "ministack", "sam", "uv"])
 def test_locks_hold_hashes_and_name_no_index(lock: str) -> None:
     text = (LOCKS / f"{lock}.txt").read_text()
