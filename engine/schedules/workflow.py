@@ -37,6 +37,9 @@ TURNS = "turns"
 _LOOK = "look"
 """The step that sees which runs have ended; the time at which it began is that of its turn."""
 
+_LOOKS_MAX = 10**9
+"""As good as without end: that a process dies or must stop while it looks is no reason for a schedule to fail."""
+
 _MESSAGES_A_TURN = 10
 _TURNS_KEPT = 5
 _WAIT_MAX_MS = 365 * 86_400_000
@@ -72,7 +75,8 @@ async def _turn(ctx: Context, state: Schedule) -> Continue[Schedule] | Break[dic
         return Break(asdict(state.counts))
     woken = await _wait(ctx, state, ahead)
     # The time at which the wait was over may be long past; this one is now.
-    ended = await ctx.step(_LOOK, functools.partial(_ended, ctx, state, woken), ephemeral=True)
+    look = functools.partial(_ended, ctx, state, woken)
+    ended = await ctx.step(_LOOK, look, ephemeral=True, timeout=None, max_retries=_LOOKS_MAX)
     now_ms = _looked_at(ctx)
     # Schedules that were in the middle of a turn when this build came have recorded nothing here.
     state = replace(state, running=state.running[max(ended or 0, int(woken.has_ended)) :])

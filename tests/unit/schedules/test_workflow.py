@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from datetime import timedelta, timezone
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from engine import bare, inspect, keys, values
 from engine.entry import LoopEntry
 from engine.errors import InvalidScheduleError, StoreUnavailableError
 from engine.lifecycle import WorkflowState
+from engine.ops import output
 from engine.schedules import limits
 from engine.schedules.identity import instant_text, run_id, schedule_id, scheduled_at
 from engine.schedules.record import Fate, Overlap, Schedule, Spec
@@ -175,6 +177,33 @@ async def test_nothing_is_left_out_for_a_run_that_ends_while_the_schedule_is_fro
     world.tell("resume")
     await world.until("2026-01-01T00:02:30Z")
     assert world.runs == ["2026-01-01T00:01:00Z", "2026-01-01T00:02:00Z"]
+
+
+async def test_a_look_that_takes_long_or_is_cut_short_does_not_end_the_schedule(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = ScheduleWorld("2026-01-01T00:00:00Z", work_s=150)
+    world.create(spec(MINUTELY))
+    has_ended = output.has_ended
+    looks = 0
+
+    async def slow(scope: Any, workflow_id: str) -> bool:
+        nonlocal looks
+        looks += 1
+        if looks <= 6:
+            scope.turn.stop()
+        await asyncio.sleep(0)
+        world.clock.advance(40)
+        await asyncio.sleep(0)
+        return await has_ended(scope, workflow_id)
+
+    monkeypatch.setattr(output, "has_ended", slow)
+    await world.until("2026-01-01T00:20:00Z")
+    for _ in range(10):
+        await world.world.run(schedule_id("daily"))
+    assert looks > 6
+    assert world.world.state(schedule_id("daily")) is WorkflowState.SLEEPING
+    assert len(world.runs) > 1
 
 
 async def test_queue_begins_each_when_the_one_before_has_ended() -> None:
