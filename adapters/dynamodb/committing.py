@@ -61,8 +61,6 @@ class Committer:
         inbox: Inbox,
         keys: Keys,
         waits: Waits,
-        on_due: Callable[[Collection[str]], None],
-        on_published: Callable[[Sequence[Publication]], None],
     ) -> None:
         self._connection = connection
         self._table = connection.table
@@ -79,11 +77,12 @@ class Committer:
         self.tries = 0
         self.has_stale_schedule = False
         self.made_due: set[str] = set()
-        self._on_due = on_due
-        self._on_published = on_published
+        # Set from outside: who made this and gave it calls of its own would be held by it, with all that is loaded.
+        self.on_due: Callable[[Collection[str]], None] = _nobody
+        self.on_published: Callable[[Sequence[Publication]], None] = _nobody
 
-    async def commit(self, commit: Commit, alarm_at: int | None) -> None:
-        """Apply ``commit`` whole, in one transaction, or raise and apply nothing; ``alarm_at`` is the alarm until now.
+    async def commit(self, commit: Commit) -> None:
+        """Apply ``commit`` whole, in one transaction, or raise and apply nothing.
 
         Raises:
             CommitTooLarge, FencedError, InboxMovedError, CommitInFlightError, StoreUnavailableError: see the port.
@@ -96,7 +95,7 @@ class Committer:
         try:
             async with self._hold.lock:
                 self._hold.check()
-                if changes_nothing(commit, alarm_at):
+                if changes_nothing(commit, self._hold.alarm_at):
                     return
                 await self._compact()
                 await self._commit(commit)
@@ -269,13 +268,13 @@ class Committer:
         self._tell_due([outgoing.workflow_id or self._workflow_id for outgoing in commit.outgoing])
         self._tell_due([child.workflow_id for child in commit.children])
         if commit.published:
-            self._on_published(commit.published)
+            self.on_published(commit.published)
 
     def _tell_due(self, workflow_ids: Collection[str]) -> None:
         self.made_due.update(workflow_ids)
         others = dict.fromkeys(one for one in workflow_ids if one != self._workflow_id)
         if others:
-            self._on_due(list(others))
+            self.on_due(list(others))
 
     async def compact(self) -> None:
         """Fold the log now, whether that pays or not, and leave nothing of what the snapshot replaces.
@@ -303,3 +302,7 @@ class Committer:
             self._hold.head = await compact(self._table, self._hold.head, self._fold, self._keys)
         except ConditionFailedError:
             self._hold.fenced()
+
+
+def _nobody(_told: object) -> None:
+    """Nobody wants to know: who is due is found by the sweeper, and what is published can be read from its tail."""

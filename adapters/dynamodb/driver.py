@@ -57,8 +57,6 @@ class DynamoDriver:
         self._fold = fold
         self._inbox = inbox
         self._waits = waits
-        self.on_due: Callable[[Collection[str]], None] = _nobody
-        self.on_published: Callable[[Sequence[Publication]], None] = _nobody
         self._committer = Committer(
             connection,
             hold=hold,
@@ -66,13 +64,11 @@ class DynamoDriver:
             inbox=inbox,
             keys=keys,
             waits=waits,
-            on_due=self._tell_due,
-            on_published=self._tell_published,
         )
         self._peers = DynamoPeers(connection, waits, inbox)
         self.workflow_id = hold.head.workflow_id
         self.meter: Meter = connection.table.meter
-        self._messages = DynamoMessages(connection, self.workflow_id, inbox, self.commit)
+        self._messages = DynamoMessages(connection, self.workflow_id, inbox, self._committer.commit)
 
     # --- facts --------------------------------------------------------------------------------------------------
 
@@ -164,7 +160,7 @@ class DynamoDriver:
     @property
     def alarm_at(self) -> int | None:
         """When the workflow must be woken next, milliseconds since the epoch; to be armed after a yield."""
-        return None if self._hold.has_fired else self._hold.head.wake_at
+        return self._hold.alarm_at
 
     @property
     def lease_until(self) -> int:
@@ -258,7 +254,7 @@ class DynamoDriver:
             ChildRefusedError: a child cannot be started.
             StartConflictError: it is unique, has ended and was to go on, and another one has its place.
         """
-        await self._committer.commit(commit, self.alarm_at)
+        await self._committer.commit(commit)
 
     async def compact(self) -> None:
         """Fold the log now, whether that pays or not, and leave nothing of what it was.
@@ -278,11 +274,23 @@ class DynamoDriver:
         """Ids of workflows that commits have made due: they got a message, were started, or were told of an end."""
         return self._committer.made_due
 
-    def _tell_due(self, workflow_ids: Collection[str]) -> None:
-        self.on_due(workflow_ids)
+    @property
+    def on_due(self) -> Callable[[Collection[str]], None]:
+        """What is called with the ids of other workflows that a commit has made due."""
+        return self._committer.on_due
 
-    def _tell_published(self, published: Sequence[Publication]) -> None:
-        self.on_published(published)
+    @on_due.setter
+    def on_due(self, told: Callable[[Collection[str]], None]) -> None:
+        self._committer.on_due = told
+
+    @property
+    def on_published(self) -> Callable[[Sequence[Publication]], None]:
+        """What is called with what a commit publishes."""
+        return self._committer.on_published
+
+    @on_published.setter
+    def on_published(self, told: Callable[[Sequence[Publication]], None]) -> None:
+        self._committer.on_published = told
 
     # --- lease --------------------------------------------------------------------------------------------------
 
@@ -317,7 +325,3 @@ class DynamoDriver:
         waiting = self._hold.head.waiting
         has_message = waiting is not None and self._inbox.has_any(waiting)
         return has_message or not self._waits.stored.isdisjoint(self._inbox.told)
-
-
-def _nobody(_told: object) -> None:
-    """Nobody wants to know: who is due is found by the sweeper, and what is published can be read from its tail."""

@@ -60,6 +60,11 @@ class Hold:
         )
 
     @property
+    def alarm_at(self) -> int | None:
+        """When the workflow must be woken next, milliseconds since the epoch."""
+        return None if self.has_fired else self.head.wake_at
+
+    @property
     def is_scheduled(self) -> bool:
         """Whether a schedule was set that has not gone off yet."""
         schedule_at = self.head.schedule_at
@@ -75,7 +80,7 @@ class Hold:
                 await self._change(replace(self.head, lease_until=until, due_at=until))
 
     async def release(self, wake_at: int | None) -> None:
-        """Give the lease up with work left to do: the workflow is due at ``wake_at``, unless it has ended.
+        """Give the lease up for good, with work left to do: it is due at ``wake_at``, unless it has ended.
 
         None: nothing but its inbox makes it due.
         """
@@ -86,6 +91,8 @@ class Hold:
                 after_end = self._clock.now() if self.head.waited else None
                 due_at = after_end if self.head.state in ENDED else wake_at
                 await self._change(replace(self.head, owner=None, lease_until=None, due_at=due_at))
+                # What is left running, because it hears of no end, must not take the lease again for nobody.
+                self._ending = FencedError
 
     async def park(self, inbox: Inbox, due_at: int | None) -> None:
         """Give the lease up without having run: the workflow is due at ``due_at`` again, as it was.
@@ -155,9 +162,9 @@ class Hold:
             raise StoreUnavailableError(f"the outcome of a commit of {self.head.workflow_id!r} is unknown")
 
     def fenced(self) -> NoReturn:
-        """Stop for good: somebody else holds the lease."""
+        """Stop for good: the lease is somebody else's, or nobody's."""
         self._ending = FencedError
-        raise FencedError(f"somebody else holds the lease of {self.head.workflow_id!r}")
+        raise FencedError(f"somebody else holds the lease of {self.head.workflow_id!r}, or it was given up")
 
     def lost(self) -> None:
         """Stop for good: whether a commit was applied cannot be found out. The next holder will see."""

@@ -161,7 +161,7 @@ def _told_before_it_is_written() -> list[Patch]:
 
     async def mutant(self: Any, given: Any) -> None:
         if given.published:
-            self._on_published(given.published)
+            self.on_published(given.published)
         await commit(self, given)
 
     return [(committing.Committer, "_commit", mutant)]
