@@ -53,7 +53,6 @@ SCHEDULE_ENDED = Kind("schedule-ended", 409, "The schedule has ended")
 SCHEDULE_FULL = Kind("schedule-full", 409, "The schedule has as much to do as it may have")
 WORKFLOW_ENDED = Kind("workflow-ended", 409, "The workflow has ended")
 WORKFLOW_NOT_ENDED = Kind("workflow-not-ended", 409, "The workflow has not ended")
-WORKFLOW_FAILED = Kind("workflow-failed", 409, "The workflow has failed")
 INVALID_REPLAY = Kind("invalid-replay", 409, "The workflow cannot be replayed from there")
 STORE_UNAVAILABLE = Kind("store-unavailable", 503, "The store cannot be reached at the moment")
 APPLICATION_BROKEN = Kind("application-broken", 503, "The deployed workflows cannot be loaded")
@@ -67,7 +66,6 @@ KINDS: tuple[tuple[type[BaseException], Kind], ...] = (
     (errors.StartConflictError, START_CONFLICT),
     (errors.WorkflowEndedError, WORKFLOW_ENDED),
     (errors.WorkflowNotEndedError, WORKFLOW_NOT_ENDED),
-    (errors.WorkflowFailedError, WORKFLOW_FAILED),
     (errors.InvalidIdError, INVALID_ID),
     (errors.InvalidReplayError, INVALID_REPLAY),
     (errors.InvalidScheduleError, INVALID_SCHEDULE),

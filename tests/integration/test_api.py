@@ -454,3 +454,13 @@ def test_the_openapi_document_tells_where_a_broken_app_is_answered() -> None:
     told = openapi.document(ROUTES)["paths"]
     for path in ("/workflows/{id_or_type}", "/schedules", "/schedules/{name}/update"):
         assert problems.APPLICATION_BROKEN.name in told[path]["post"]["responses"]["503"]["description"]
+
+
+def test_every_kind_of_problem_but_a_bug_is_told_of_by_the_openapi_document() -> None:
+    kinds = {kind.name for kind in vars(problems).values() if isinstance(kind, problems.Kind)}
+    paths = openapi.document(ROUTES)["paths"].values()
+    responses = [
+        told for methods in paths for operation in methods.values() for told in operation["responses"].values()
+    ]
+    told_of = {name for told in responses for name in told["description"].split(", ")}
+    assert kinds - told_of == {problems.UNEXPECTED.name}
