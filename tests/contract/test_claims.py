@@ -186,6 +186,17 @@ async def test_an_eviction_leaves_it_due(place: Place) -> None:
 # --- sleeping and ending ------------------------------------------------------------------------------------------
 
 
+async def test_who_has_given_it_up_writes_no_more(place: Place) -> None:
+    driver = await place.started()
+    await driver.release(wake_at=place.clock.now())
+    # What was left running, because it hears of no end, comes to its commit.
+    with pytest.raises(FencedError):
+        await driver.commit(Commit(puts=[(b"k", b"v")]))
+    with pytest.raises(FencedError):
+        await driver.renew()
+    assert (await place.claimed(store=place.another("two"))).deaths == 0
+
+
 async def test_a_sleeper_is_due_at_its_alarm(place: Place) -> None:
     driver = await place.started()
     wake_at = place.clock.now() + 5000
