@@ -177,6 +177,8 @@ class Run:
             given = values.decode(self._storage.input, values.input_type(self._fn, 1))
         except UnstorableValueError as error:
             unfit = UnstorableValueError(f"the workflow's input is none of the type that it declares now: {error}")
+            # Its own frames come with it: this one is told of before it is raised.
+            unfit.__cause__ = error
             if self._storage.state is WorkflowState.ROLLING_BACK:
                 # What there is to undo cannot be found with this code; with another it can.
                 raise unfit from error
