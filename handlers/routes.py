@@ -198,7 +198,6 @@ ROUTES: tuple[Route, ...] = (
             Parameter("cursor", "query", "string", "Where the page before this one ended."),
         ),
         answers={200: "SchedulePage"},
-        problems=(problems.CORRUPT_HISTORY,),
     ),
     Route(
         method="POST",
@@ -211,6 +210,7 @@ ROUTES: tuple[Route, ...] = (
             problems.SCHEDULE_CONFLICT,
             problems.SCHEDULE_ENDED,
             problems.SCHEDULE_NOT_FOUND,
+            problems.CORRUPT_HISTORY,
             *_SPEC_PROBLEMS,
             *_BODY_PROBLEMS,
         ),
@@ -252,7 +252,7 @@ ROUTES: tuple[Route, ...] = (
         parameters=(KEY, RAY),
         body="Filling",
         answers={202: "Accepted"},
-        problems=(problems.INVALID_SCHEDULE, problems.SCHEDULE_FULL, *_TOLD_PROBLEMS),
+        problems=(problems.INVALID_SCHEDULE, problems.SCHEDULE_FULL, problems.CORRUPT_HISTORY, *_TOLD_PROBLEMS),
     ),
     Route(
         method="POST",

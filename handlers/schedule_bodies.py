@@ -176,6 +176,21 @@ def described(name: str, found: Description, schedule: Schedule, now_ms: int) ->
     }
 
 
+def unreadable(name: str, found: Description, error: Exception) -> dict[str, Any]:
+    """What is known of a schedule whose history cannot be read, because of ``error``."""
+    return {
+        "name": name,
+        "state": "unreadable",
+        "type": None,
+        "next": [],
+        "recent": [],
+        "counts": {},
+        "problem": str(error),
+        "created_at": instant(found.created_at),
+        "workflow_id": found.workflow_id,
+    }
+
+
 def _zone(schedule: Schedule) -> tzinfo:
     try:
         return zone_of(zone_name(schedule))

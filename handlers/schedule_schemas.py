@@ -74,7 +74,12 @@ SCHEDULE_SCHEMAS: dict[str, dict[str, Any]] = {
         "properties": _NAMED
         | _SPEC
         | {
-            "state": {**_TEXT, "description": "active, paused, ended, or how its workflow stands otherwise."},
+            "state": {
+                **_TEXT,
+                "description": "active, paused, ended, or how its workflow stands otherwise; in a list unreadable "
+                "where its history is.",
+            },
+            "type": {**_TEXT_OR_NULL, "description": "The workflow type of the runs; null where it is unreadable."},
             "start_at": {"type": ["string", "null"], "format": "date-time"},
             "next": {**_INSTANTS, "description": "Its next occurrences, in local time."},
             "recent": {"type": "array", "items": _OCCURRENCE, "description": "Its latest occurrences, newest first."},

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
-from engine.errors import InvalidScheduleError, StartConflictError, WorkflowEndedError, WorkflowNotFoundError
+from engine.errors import (
+    CorruptHistoryError,
+    InvalidScheduleError,
+    StartConflictError,
+    UnknownVersionError,
+    WorkflowEndedError,
+    WorkflowNotFoundError,
+)
 from engine.schedules import status
 from engine.schedules.commands import Command, Filling, why_full
 from engine.schedules.identity import SCHEDULE_TYPE, schedule_id, schedule_name
@@ -26,6 +33,7 @@ from handlers.schedule_bodies import (
     overlap_of,
     range_of,
     spec_of,
+    unreadable,
     zone_name,
 )
 from handlers.traces import annotate
@@ -94,12 +102,15 @@ async def list_schedules(ports: Ports, call: Call) -> Answer:
 
 
 async def _told_if_there(ports: Ports, found: Description) -> dict[str, Any] | None:
+    name = schedule_name(found.workflow_id)
     try:
-        pairs = await ports.store.history(found.workflow_id)
+        schedule = status.read(await ports.store.history(found.workflow_id), found.created_at)
     except WorkflowNotFoundError:
         return None
-    schedule = status.read(pairs, found.created_at)
-    return described(schedule_name(found.workflow_id), found, schedule, ports.clock.now())
+    except (CorruptHistoryError, UnknownVersionError) as error:
+        # It must not keep the others from being told.
+        return unreadable(name, found, error)
+    return described(name, found, schedule, ports.clock.now())
 
 
 async def describe(ports: Ports, call: Call) -> Answer:
@@ -110,11 +121,16 @@ async def describe(ports: Ports, call: Call) -> Answer:
 
 
 async def _read(ports: Ports, name: str) -> tuple[Description, Schedule]:
+    found = await _found(ports, name)
+    return found, status.read(await ports.store.history(found.workflow_id), found.created_at)
+
+
+async def _found(ports: Ports, name: str) -> Description:
     found = await ports.store.describe(schedule_id(name))
     if found is None or found.type != SCHEDULE_TYPE:
         raise _not_found(name)
     annotate(workflow_id=found.workflow_id, workflow_type=found.type, ray_id=found.origin.ray_id)
-    return found, status.read(await ports.store.history(found.workflow_id), found.created_at)
+    return found
 
 
 def _not_found(name: str) -> Problem:
@@ -170,7 +186,7 @@ def _refuse_full(schedule: Schedule, command: Command) -> None:
 async def update(ports: Ports, call: Call) -> Answer:
     """Give a schedule another form from now on; the body is the whole of it, as for a new one."""
     body = members(call.value(), SPEC_MEMBERS)
-    await _read(ports, call.path["name"])
+    await _found(ports, call.path["name"])
     return await _tell(ports, call, Command.UPDATE, _spec(ports, call, body))
 
 
@@ -203,7 +219,8 @@ async def delete(ports: Ports, call: Call) -> Answer:
     Either way its name is free.
     """
     name = call.path["name"]
-    found, _ = await _read(ports, name)
+    # Its history need not be read: where it cannot be, whoever wants it gone can still have that.
+    found = await _found(ports, name)
     at_workflow = replace(call, path={"id": found.workflow_id, "id_or_type": found.workflow_id}, query={})
     if found.ended_at is None:
         # It may come to its end in this moment.

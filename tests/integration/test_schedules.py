@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -12,7 +13,8 @@ import pytest
 
 from engine import Context, workflow
 from engine.schedules import limits
-from handlers import problems
+from handlers import openapi, problems
+from handlers.routes import ROUTES
 from infra.api_client import Reply
 from infra.cli import main
 from tests.integration.test_api import assert_problem
@@ -293,3 +295,32 @@ def test_an_update_on_the_command_line_keeps_an_input_that_json_has_no_form_for(
     after = driven.http.call("GET", "/schedules/kept", headers={"accept": "application/cbor"}).value
     assert (after["input"], after["overlap"], after["problem"]) == (value, "queue", None)
     assert driven.http.get("/schedules/kept").value == {**before, "overlap": "queue"}
+
+
+def test_a_schedule_whose_history_cannot_be_read_can_be_deleted(driven: Driven) -> None:
+    for name in ("broken", "whole"):
+        assert driven.http.post("/schedules", daily(name=name)).status == 201
+    driven.drain()
+    cloud = driven.cloud
+    for item in cloud.items():
+        if item["pk"]["S"] == "schedule:broken" and item["sk"]["S"].startswith("LOG#"):
+            cloud.client("dynamodb").put_item(TableName=cloud.table, Item={**item, "b": {"B": b"\xff"}})
+    listed = {each["name"]: each for each in driven.http.get("/schedules").value["schedules"]}
+    assert {name: each["state"] for name, each in listed.items()} == {"broken": "unreadable", "whole": "active"}
+    assert "schedule:broken" in listed["broken"]["problem"]
+    span = {"from": "2026-01-01", "to": "2026-01-02"}
+    calls = [
+        ("GET", "", None),
+        ("POST", "/trigger", None),
+        ("POST", "/backfill", span),
+        ("POST", None, daily(name="broken")),
+    ]
+    for method, what, body in calls:
+        path = "/schedules" if what is None else f"/schedules/broken{what}"
+        answer = driven.http.call(method, path, body=b"" if body is None else json.dumps(body).encode())
+        assert_problem(answer, problems.CORRUPT_HISTORY)
+        told = openapi.document(ROUTES)["paths"][path.replace("broken", "{name}")][method.lower()]["responses"]["500"]
+        assert problems.CORRUPT_HISTORY.name in told["description"]
+    assert driven.http.call("DELETE", "/schedules/broken").value["name"] == "broken"
+    assert [each["name"] for each in driven.http.get("/schedules").value["schedules"]] == ["whole"]
+    assert driven.http.post("/schedules", daily(name="broken")).status == 201
