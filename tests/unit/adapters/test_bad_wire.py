@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
-LIMITS = Limits(connect_timeout_s=2, read_timeout_s=1, connections_max=2)
+LIMITS = Limits(connect_timeout_s=60, read_timeout_s=60, connections_max=2)
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 Script = list[list[bytes | None]]
 
@@ -64,14 +64,14 @@ class Host:
         self._is_over.set()
         # Who waits for a connection is not woken by a listener that is closed.
         with contextlib.suppress(OSError):
-            socket.create_connection(self._listener.getsockname()[:2], timeout=1).close()
-        self._thread.join(5)
+            socket.create_connection(self._listener.getsockname()[:2], timeout=60).close()
+        self._thread.join(60)
         self._listener.close()
 
     def _serve(self) -> None:
         while self.scripts:
             accepted, _ = self._listener.accept()
-            accepted.settimeout(5)
+            accepted.settimeout(60)
             if self._is_over.is_set():
                 accepted.close()
                 return
@@ -139,7 +139,7 @@ async def test_a_connection_that_ended_while_the_process_was_frozen_is_not_used_
     async with posting(address) as poster:
         await poster.post({}, b"one")
         # The loop stands still, as in a frozen process: it cannot have seen the end, and makes the next call at once.
-        assert host.hung_up.acquire(timeout=5)
+        assert host.hung_up.acquire(timeout=60)
         threading.Event().wait(0.05)
         assert (await poster.post({}, b"two")).body == b"{}"
     assert [request[-3:] for request in host.requests] == [b"one", b"two"]

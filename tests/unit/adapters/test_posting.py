@@ -19,18 +19,19 @@ from botocore.exceptions import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from adapters.dynamodb.errors import Verdict, judge
 from adapters.http_reply import HEAD_BYTES_MAX, Reply, ReplyReader, UnreadableReplyError
 from adapters.posting import KEEP_ALIVE_MS, Address, Limits, Poster
 from engine.clock import SystemClock
+from tests.shifted_clock import ShiftedClock
 from tests.unit.adapters.certificate import certificate
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
-    from engine.driver import Timer
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 
@@ -128,22 +129,14 @@ def test_whether_another_reply_may_follow(sent: bytes, followed: str) -> None:
 # --- connections --------------------------------------------------------------------------------------------------
 
 
-class MovedClock:
-    """The machine's clock, moved ahead by hand."""
-
-    def __init__(self) -> None:
-        self.shift_ms = 0
-        self._system = SystemClock()
-
-    def now(self) -> int:
-        return self._system.now() + self.shift_ms
-
-    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
-        return self._system.call_later(delay_s, callback)
+SILENCE_S = 60
 
 
 class Host:
-    """Answers every request with the next of ``answers``: bytes, seconds of silence, or None for a closed door."""
+    """Answers every request with the next of ``answers``: bytes, seconds of silence, or None for a closed door.
+
+    Silence in whole numbers is the poster's clock's alone: it is over at once.
+    """
 
     def __init__(self, *answers: list[bytes | float | None]) -> None:
         self.answers = list(answers)
@@ -152,7 +145,7 @@ class Host:
         self.connections = 0
         self.busy = 0
         self.busiest = 0
-        self.clock = MovedClock()
+        self.clock = ShiftedClock()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -175,7 +168,10 @@ class Host:
                     for part in self.answers.pop(0):
                         if part is None:
                             return
-                        if isinstance(part, float):
+                        if isinstance(part, int):
+                            await settled()
+                            self.clock.shift(part * 1000)
+                        elif isinstance(part, float):
                             await asyncio.sleep(part)
                         else:
                             writer.write(part)
@@ -184,12 +180,10 @@ class Host:
                     self.busy -= 1
 
     @contextlib.asynccontextmanager
-    async def posted_to(
-        self, *, tls: tuple[ssl.SSLContext, ssl.SSLContext] | None = None, read_timeout_s: float = 10
-    ) -> AsyncIterator[Poster]:
+    async def posted_to(self, *, tls: tuple[ssl.SSLContext, ssl.SSLContext] | None = None) -> AsyncIterator[Poster]:
         server = await asyncio.start_server(self.accept, "127.0.0.1", 0, ssl=None if tls is None else tls[0])
         port = server.sockets[0].getsockname()[1]
-        limits = Limits(connect_timeout_s=10, read_timeout_s=read_timeout_s, connections_max=2)
+        limits = Limits(connect_timeout_s=60, read_timeout_s=SILENCE_S, connections_max=2)
         url = f"http://127.0.0.1:{port}/there" if tls is None else f"https://localhost:{port}/there"
         poster = Poster(Address.of(url, None if tls is None else tls[1]), limits, self.clock)
         async with server:
@@ -271,8 +265,8 @@ async def test_a_connection_on_which_something_comes_unasked_is_not_used_again()
     [
         ([None], ConnectionClosedError),
         ([OK[:-1], None], ConnectionClosedError),
-        ([1.0], ReadTimeoutError),
-        ([OK[:-1], 1.0], ReadTimeoutError),
+        ([SILENCE_S], ReadTimeoutError),
+        ([OK[:-1], SILENCE_S, SILENCE_S], ReadTimeoutError),
         ([b"no reply\r\n\r\n"], HTTPClientError),
     ],
 )
@@ -280,7 +274,7 @@ async def test_a_reply_that_does_not_come_may_have_been_lost(
     answer: list[bytes | float | None], raised: type[Exception]
 ) -> None:
     host = Host(answer, [OK])
-    async with host.posted_to(read_timeout_s=0.5) as poster:
+    async with host.posted_to() as poster:
         with pytest.raises(raised) as caught:
             await poster.post({}, b"")
         assert judge(caught.value) is Verdict.LOST
@@ -289,8 +283,9 @@ async def test_a_reply_that_does_not_come_may_have_been_lost(
 
 
 async def test_a_slow_reply_is_waited_for_as_long_as_something_comes() -> None:
-    parts: list[bytes | float | None] = [part for byte in OK for part in (bytes([byte]), 0.03)]
-    async with Host(parts).posted_to(read_timeout_s=0.5) as poster:
+    pieces = [OK[first : first + 5] for first in range(0, len(OK), 5)]
+    parts: list[bytes | float | None] = [part for piece in pieces for part in (piece, SILENCE_S - 1)]
+    async with Host(parts).posted_to() as poster:
         assert (await poster.post({}, b"")).body == b"{}"
 
 
@@ -307,7 +302,7 @@ async def test_whoever_gives_up_leaves_no_reply_to_the_next() -> None:
 
 
 async def test_where_nobody_listens_nothing_was_sent() -> None:
-    limits = Limits(connect_timeout_s=0.1, read_timeout_s=1, connections_max=1)
+    limits = Limits(connect_timeout_s=60, read_timeout_s=60, connections_max=1)
     poster = Poster(Address.of("http://127.0.0.1:1/"), limits, SystemClock())
     with pytest.raises(EndpointConnectionError) as refused:
         await poster.post({}, b"")
@@ -315,7 +310,7 @@ async def test_where_nobody_listens_nothing_was_sent() -> None:
     # The system accepts and nobody answers the handshake.
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = Address.of(f"https://127.0.0.1:{silent.getsockname()[1]}/", ssl.create_default_context())
-        poster = Poster(address, limits, SystemClock())
+        poster = Poster(address, replace(limits, connect_timeout_s=0.1), SystemClock())
         with pytest.raises(ConnectTimeoutError) as timed_out:
             await poster.post({}, b"")
     assert judge(timed_out.value) is Verdict.RETRY

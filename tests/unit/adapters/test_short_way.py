@@ -20,6 +20,7 @@ from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionEr
 from botocore.parsers import create_parser
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from adapters.dynamodb import client as dynamodb
 from adapters.dynamodb.errors import Verdict, judge
@@ -33,7 +34,7 @@ from engine.memory.clock import VirtualClock
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-LIMITS = Limits(connect_timeout_s=1, read_timeout_s=0.3, connections_max=2)
+LIMITS = Limits(connect_timeout_s=60, read_timeout_s=60, connections_max=2)
 DYNAMODB = Service(name="dynamodb", region="r", target=dynamodb.TARGET)
 NOW = 1_800_000_000_000
 HEADERS = {"content-type": "application/x-amz-json-1.0", "x-amz-target": "DynamoDB_20120810.PutItem"}
@@ -197,16 +198,18 @@ class Peer:
 
 
 @contextlib.asynccontextmanager
-async def way_to(service: Peer, **more: Any) -> AsyncIterator[ShortWay]:
+async def way_to(service: Peer, limits: Limits = LIMITS, **more: Any) -> AsyncIterator[ShortWay]:
     server = await asyncio.start_server(service.accept, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    poster = Poster(Address.of(f"http://127.0.0.1:{port}"), LIMITS, SystemClock())
+    poster = Poster(Address.of(f"http://127.0.0.1:{port}"), limits, SystemClock())
     async with server:
-        yield ShortWay(poster, DYNAMODB, Keys("token"), SystemClock(), answerer=dynamodb.read_answer, **more)
-        await poster.close()
-        for task in service.tasks:
-            task.cancel()
-        await asyncio.gather(*service.tasks)
+        try:
+            yield ShortWay(poster, DYNAMODB, Keys("token"), SystemClock(), answerer=dynamodb.read_answer, **more)
+        finally:
+            await poster.close()
+            for task in service.tasks:
+                task.cancel()
+            await asyncio.gather(*service.tasks)
 
 
 async def refused(*answers: tuple[int, bytes, dict[str, str]] | None) -> Exception:
@@ -304,11 +307,11 @@ async def test_an_answer_that_is_whole_passes_its_checksum() -> None:
 
 async def test_silence_is_a_lost_answer_and_a_closed_door_is_none() -> None:
     async def never(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(2)
+        await asyncio.sleep(600)
 
     service = Peer()
     service.serve = never  # type: ignore[method-assign, assignment]
-    async with way_to(service) as way:
+    async with way_to(service, replace(LIMITS, read_timeout_s=0.3)) as way:
         with pytest.raises(ReadTimeoutError) as caught:
             await way.call("GetItem", {})
     assert judge(caught.value) is Verdict.LOST
