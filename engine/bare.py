@@ -232,7 +232,9 @@ def _unknown_version(data: bytes, what: str) -> UnknownVersionError | CorruptHis
     if len(data) < len(_VERSION):
         return CorruptHistoryError(f"Stored {what} of {len(data)} bytes is too short to carry a version")
     found = int.from_bytes(data[:2], "little")
-    return UnknownVersionError(f"Stored {what} has format version {found}; this engine knows version {FORMAT_VERSION}")
+    return UnknownVersionError(
+        f"Stored {what} has format version {found}; this engine knows version {FORMAT_VERSION}: run a newer build"
+    )
 
 
 def _wrong_size(data: bytes, offset: int, what: str) -> CorruptHistoryError:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from engine.author.context import Context
 from engine.error_info import tamed
-from engine.errors import ControlFlow, EvictedError, HistoryDivergedError
+from engine.errors import ControlFlow, EvictedError, HistoryDivergedError, OperatorError
 from engine.history.mismatch import swallowed
 from engine.live import keep_alive
 from engine.scope import Scope
@@ -98,8 +98,8 @@ async def collect(turn: Turn, passage: Passage, *, has_just_failed: bool) -> lis
     """The undos of every completed step, from a read-only replay that ends where history does.
 
     Raises:
-        HistoryDivergedError: the code does not fit a history that it has not just failed with; steps to undo may be
-            missing.
+        HistoryDivergedError, OperatorError: the code does not fit a history that it has not just failed with, or that
+            cannot be read; steps to undo may be missing.
     """
     root = Scope.root(turn)
     work = turn.spawn(lambda: passage.body(Context(root), passage.given))
@@ -109,7 +109,7 @@ async def collect(turn: Turn, passage: Passage, *, has_just_failed: bool) -> lis
         # Whatever the code did on its way to the frontier has happened before, and was dealt with then.
         work.exception()
     turn.close()
-    if not has_just_failed and isinstance(turn.fatal, HistoryDivergedError):
+    if not has_just_failed and isinstance(turn.fatal, (HistoryDivergedError, OperatorError)):
         # What has just failed had replayed this far. Code that never did may miss steps that have to be undone.
         raise turn.fatal
     return turn.undos

@@ -17,10 +17,12 @@ from engine.entry import Entry, MessageEntry
 from engine.errors import (
     CancelledError,
     ControlFlow,
+    CorruptHistoryError,
     EntryInProgressError,
     EvictedError,
     HistoryDivergedError,
     RollbackStopError,
+    UnknownVersionError,
     UnstorableValueError,
     Yield,
 )
@@ -147,6 +149,9 @@ class Scope:
             raise
         try:
             return await work
+        except (CorruptHistoryError, UnknownVersionError) as unreadable:
+            # No failure of the operation, which code might catch to do something else in its place.
+            raise self.turn.fail(unreadable)  # noqa: B904 - the same error
         except ControlFlow as signal:
             self._told(signal)
             await self._leave_swallowing(signal)
@@ -187,9 +192,7 @@ class Scope:
         if work is not None and inspect.getcoroutinestate(work[0]) == inspect.CORO_CREATED:
             for coroutine in work:
                 coroutine.close()
-        error = mismatch.unfinished(self.describe(), name)
-        self.turn.fail(error)
-        return error
+        return self.turn.fail(mismatch.unfinished(self.describe(), name))
 
     def close(self) -> None:
         """The code of this scope has returned: everything that history holds for it must have been visited.
@@ -358,9 +361,7 @@ class Scope:
 
     def diverged(self, why: str) -> HistoryDivergedError:
         """The error that ends this run because code and history disagree, even where workflow code swallows it."""
-        error = HistoryDivergedError(f"at {self.describe()}: {why}")
-        self.turn.fail(error)
-        return error
+        return self.turn.fail(HistoryDivergedError(f"at {self.describe()}: {why}"))
 
     def describe(self) -> str:
         """The location in words, for messages."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from engine.origin import Origin
 
 T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
 
 
 class Turn:
@@ -121,7 +122,7 @@ class Turn:
         if self.is_closed:
             raise EvictedError
 
-    def fail(self, error: BaseException) -> BaseException:
+    def fail(self, error: E) -> E:
         """Remember ``error`` as what ends this run, even if workflow code swallows it; the first one stays."""
         if self.fatal is None:
             self.fatal = error

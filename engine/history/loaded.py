@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Self
 
-from engine import bare, keys
+from engine import keys
 from engine.errors import CorruptHistoryError
 from engine.history import kept
 from engine.lifecycle import WorkflowState
@@ -115,7 +115,7 @@ class LoadedHistory:
         """The metadata of an entry, or None."""
         metadata = self._metadata.get(entry_id)
         if type(metadata) is bytes:
-            metadata = self._metadata[entry_id] = bare.decode_metadata(metadata)
+            metadata = self._metadata[entry_id] = kept.decode_metadata(entry_id, metadata)
         return metadata  # type: ignore[return-value]  # decoded above where it was bytes
 
     def below(self, scope_key: bytes) -> list[bytes]:
