@@ -177,11 +177,12 @@ class Run:
             given = values.decode(self._storage.input, values.input_type(self._fn, 1))
         except UnstorableValueError as error:
             unfit = UnstorableValueError(f"the workflow's input is none of the type that it declares now: {error}")
+            # Its own frames come with it: this one is told of before it is raised.
             unfit.__cause__ = error
             if self._storage.state is WorkflowState.ROLLING_BACK:
                 # What there is to undo cannot be found with this code; with another it can.
-                raise unfit  # noqa: B904 - it has its cause
-            raise await self._failed(self._new_turn(), unfit)  # noqa: B904 - likewise
+                raise unfit from error
+            raise await self._failed(self._new_turn(), unfit) from error
         self._passage = replace(self._passage, given=given)
 
     def _new_turn(self, *, is_collecting: bool = False) -> Turn:
