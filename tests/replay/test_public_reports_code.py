@@ -84,7 +84,7 @@ async def test_b34_a_cancelled_workflow_stays_cancelled(*, is_sync: bool) -> Non
     bench.send("later")
 
     async def work(ctx: Context) -> str:
-        await ctx.step("s", lambda: let_go.wait(5) if is_sync else None)
+        await ctx.step("s", lambda: let_go.wait(60) if is_sync else None)
         if not is_sync:
             await ctx.step("slow", bench.giving("slow", takes_s=50), timeout=None)
         await ctx.queue.next("n", "later")

@@ -215,7 +215,7 @@ async def test_many_large_results_at_once_go_in_several_commits(*, latency: bool
         return await ctx.join("fan", {f"b{number}": branch(f"b{number}") for number in range(12)})
 
     handle = bench.start(fan)
-    result = await asyncio.wait_for(handle.result, 20)
+    result = await asyncio.wait_for(handle.result, 60)
     assert result.output == {f"b{number}": 40_000 for number in range(12)}
     assert len(bench.driver.commits) >= 6
     assert bench.state() == "completed"

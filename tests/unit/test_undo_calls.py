@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from engine.author.context import Context
 
-WAIT_S = 5.0
+WAIT_S = 60.0
 """Seconds that a thread waits at most for the loop to go on: where it held the loop up, it would be for ever."""
 
 

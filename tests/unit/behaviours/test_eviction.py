@@ -59,7 +59,7 @@ async def test_a_live_run_that_waits_can_be_evicted(living: World, wait: str) ->
     await living.settle()
     handle.evict()
 
-    assert (await asyncio.wait_for(handle.result, 5)).state == "sleeping"
+    assert (await asyncio.wait_for(handle.result, 60)).state == "sleeping"
 
 
 async def test_after_its_grace_what_still_runs_is_stopped_and_counts_as_an_attempt(
@@ -73,7 +73,7 @@ async def test_after_its_grace_what_still_runs_is_stopped_and_counts_as_an_attem
     await yielding.settle()
     handle.evict(grace=2)
     yielding.clock.advance(3)
-    await asyncio.wait_for(handle.result, 5)
+    await asyncio.wait_for(handle.result, 60)
 
     assert count["long"] == 1
     _, metadata = yielding.step("long")
@@ -112,7 +112,7 @@ async def test_a_run_in_progress_ends_as_cancelled(world: World, count: Counter)
     await world.settle()
     await handle.cancel()
     gate.set()
-    result = await asyncio.wait_for(handle.result, 5)
+    result = await asyncio.wait_for(handle.result, 60)
 
     assert result.state == "cancelled"
     assert await world.state() == "cancelled"
