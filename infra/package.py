@@ -204,8 +204,10 @@ def build_folder(application: Application, target: Path, report: Callable[[str],
     Raises DeployError where a wheel for Lambda's platform is missing or the package is too large.
     """
     dependencies = _dependencies(application.requirements(), _aws_installer(), None, report)
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(dependencies, target)
+    # Over them: of two modules of one name it is the author's that is imported, as everywhere else.
     _copy_code(application, target)
-    shutil.copytree(dependencies, target, dirs_exist_ok=True)
     interpreter = shutil.which(f"python{AWS_PYTHON_VERSION}")
     if interpreter:
         _compile(Path(interpreter), target)
@@ -274,13 +276,12 @@ def _version_of(interpreter: Path) -> str:
 
 
 def _copy_code(application: Application, target: Path) -> None:
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir(parents=True)
+    target.mkdir(parents=True, exist_ok=True)
     unwanted = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
     for source in [*(ROOT / room for room in ROOMS), *application.sources()]:
         try:
             if source.is_dir():
-                shutil.copytree(source, target / source.name, ignore=unwanted)
+                shutil.copytree(source, target / source.name, ignore=unwanted, dirs_exist_ok=True)
             else:
                 shutil.copy2(source, target / source.name)
         except OSError as error:

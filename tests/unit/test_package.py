@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from infra.fault import DeployError
-from infra.package import Application, build_zip, pip_target
+from infra.package import Application, build_folder, build_zip, pip_target
 from infra.place import LOCKS, ROOT, TEMPLATE
 from tests.tidy.template import read_template
 
@@ -102,6 +102,29 @@ def test_what_one_python_has_installed_is_not_for_the_next_one_in_its_place(tmp_
     assert build_zip(application, interpreter=python) == first
     python.write_text(PYTHON.format(version="cpython-313"))
     assert build_zip(application, interpreter=python) != first
+
+
+def test_a_module_of_the_authors_goes_before_a_dependency_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("infra.package.BUILD", tmp_path / "build")
+    uv = tmp_path / "uv"
+    uv.write_text(
+        "#!/bin/sh\n"
+        'while [ $# -gt 0 ]; do [ "$1" = --target ] && mkdir -p "$2/words" && echo theirs > "$2/words/__init__.py" '
+        '&& echo theirs > "$2/words/more.py" && echo theirs > "$2/letters.py"; shift; done\n'
+    )
+    uv.chmod(0o755)
+    monkeypatch.setattr("infra.package.find_uv", lambda: uv)
+    (tmp_path / "app.py").write_text("import words\nimport letters\n")
+    (tmp_path / "words").mkdir()
+    for place in ("words/__init__.py", "letters.py"):
+        (tmp_path / place).write_text("ours = 1\n")
+    function = tmp_path / "function"
+    for _ in range(2):
+        build_folder(Application.of(None, tmp_path), function)
+        assert (function / "letters.py").read_text() == (function / "words" / "__init__.py").read_text() == "ours = 1\n"
+        assert (function / "handlers" / "worker.py").exists()
 
 
 def test_pip_takes_the_wheels_that_uv_would() -> None:
