@@ -59,7 +59,7 @@ async def run(scope: Scope, name: str | None, start: Start) -> str:
         await _alone(scope, start)
     sending = Sending(scope, part, entry)
     child = replace(child, workflow_id=start.workflow_id or sending.entry_id())
-    sending.done(values.encode(child.workflow_id))
+    sending.done(values.encode(child.workflow_id), is_certain=not start.may_be_refused)
     scope.turn.storage.start(sending.entry_id(), child)
     if not start.may_be_refused:
         await scope.turn.recorded()

@@ -55,10 +55,11 @@ class Sending:
         assert self._entry is not None
         return self._entry.id
 
-    def done(self, output: bytes) -> None:
-        """Record that it was done, with what answer."""
+    def done(self, output: bytes, *, is_certain: bool = True) -> None:
+        """Record that it was done, with what answer; not ``is_certain`` where ``commit`` may show that it was not."""
         self.refusal = None
-        put_metadata(self._scope, self._record(StepEntry(output=output)), EntryStatus.COMPLETED, None)
+        entry = self._record(StepEntry(output=output))
+        put_metadata(self._scope, entry, EntryStatus.COMPLETED, None, is_certain=is_certain)
 
     def failed(self, refusal: Exception) -> None:
         """Record that it was not, and is not tried again."""
@@ -93,10 +94,16 @@ class Sending:
         # Where this is cancelled, the commit goes on, and may still be refused.
         await turn.flush()
         turn.storage.refusals.pop(entry_id, None)
+        metadata = turn.storage.find_metadata(entry_id)
+        if metadata is not None and metadata.completed_at is not None:
+            self._scope.finished(metadata.completed_at)
 
 
-def put_metadata(scope: Scope, entry: Entry, status: EntryStatus, error: str | None) -> int:
-    """Record how an operation that acts once stands, as of now; which is the answer, in milliseconds."""
+def put_metadata(scope: Scope, entry: Entry, status: EntryStatus, error: str | None, *, is_certain: bool = True) -> int:
+    """Record how an operation that acts once stands, as of now; which is the answer, in milliseconds.
+
+    Where that is not ``is_certain`` yet, the scope does not know of its end: a replay of a refusal would not either.
+    """
     now = scope.turn.clock.now()
     completed_at = now if status is EntryStatus.COMPLETED else None
     scope.turn.storage.put_metadata(
@@ -105,7 +112,7 @@ def put_metadata(scope: Scope, entry: Entry, status: EntryStatus, error: str | N
             status=status, error=error, attempts=1, last_attempt_at=now, created_at=now, completed_at=completed_at
         ),
     )
-    if completed_at is not None:
+    if completed_at is not None and is_certain:
         scope.finished(completed_at)
     return now
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 from typing import Any
 
@@ -185,6 +186,26 @@ async def test_an_id_of_ones_own_is_taken_once() -> None:
     assert output(world) == ["mine", "mine", conflict, conflict]
     assert children(world) == ["mine"]
     assert Bench(world.drivers["parent"]).metadata("dispatch:echo:3").status is EntryStatus.EXHAUSTED
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+async def test_the_time_after_a_start_is_the_same_on_replay_refused_or_not(*, is_refused: bool) -> None:
+    seen: list[Any] = []
+
+    async def parent(ctx: Context, _given: Any) -> None:
+        await ctx.sleep("first", 60)
+        world.clock.advance(7)
+        with contextlib.suppress(StartConflictError):
+            await ctx.dispatch(echo, 1, id="mine")
+        seen.append(ctx.now())
+        await ctx.sleep("wait", 3600)
+
+    world = world_of(parent)
+    if is_refused:
+        world.start("mine", waiter, 1)
+    await world.drive()
+    assert len(seen) == 2
+    assert seen[0] == seen[1]
 
 
 async def test_a_conflict_that_nobody_catches_fails_and_recovers() -> None:
