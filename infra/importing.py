@@ -59,7 +59,8 @@ def main(code: str, dependencies: str, modules: str) -> None:
     with contextlib.redirect_stdout(sys.stderr):
         complaint = next(filter(None, (complaint_about(name, root) for name in names)), None)
         registry = importlib.import_module("engine.author.registry").REGISTRY
-    print(json.dumps({"types": registry.names(), "complaint": complaint}), flush=True)
+    # On a line of its own, whatever was written past Python before.
+    print("\n" + json.dumps({"types": registry.names(), "complaint": complaint}), flush=True)
     # Threads that a module has started would keep this process.
     os._exit(0)
 

@@ -56,7 +56,15 @@ def try_imports(interpreter: Path, code: Path, dependencies: Path, modules: str)
     command: list[str | Path] = [interpreter, "-I", "-B", importing.__file__, code, dependencies, modules]
     try:
         done = subprocess.run(
-            command, cwd=code, env=_environment(), timeout=TIMEOUT_S, check=False, capture_output=True, text=True
+            command,
+            cwd=code,
+            env=_environment(),
+            timeout=TIMEOUT_S,
+            check=False,
+            capture_output=True,
+            # Beside ours it is whatever the modules, and what they start, write: that may be any bytes.
+            encoding="utf-8",
+            errors="replace",
         )
     except subprocess.TimeoutExpired:
         return Trial(complaint=f"{modules}: still importing after {TIMEOUT_S:g} seconds")

@@ -65,6 +65,13 @@ def test_what_does_not_import_is_named_with_its_line(code: Path, line: str, comp
     assert "\n" not in told
 
 
+def test_a_module_may_write_what_it_likes(code: Path) -> None:
+    (code / "app.py").write_text(
+        f"{APP}\nimport os\nos.write(1, b'\\xfe\\xff')\nos.write(2, b'\\xff\\n')\nprint('hello')\n"
+    )
+    assert trial_of(code) == Trial(types=("greet",), complaint=None)
+
+
 def test_a_module_that_is_nowhere_in_its_package_is_named(code: Path) -> None:
     (code / "shop").mkdir()
     assert trial_of(code, "shop.gone").complaint == "shop.gone: ModuleNotFoundError: No module named 'shop.gone'"
