@@ -118,6 +118,7 @@ class Context(Knowing, Stepping, Waiting, Changing, Listening, Signalling, Dispa
             prune_interval=max(1, history_prune_interval),
             history_size=history_size,
             state_type=values.input_type(body, 1) if takes_state(body) else values.PLAIN,
+            returns=loop.break_type(values.return_type(body)),
         )
         return self._perform(
             label, LoopEntry.kind, lambda used: loop.Loop(self._scope, used, _with_state(body), policy).run(state)

@@ -49,6 +49,11 @@ class Workflow(Generic[F_co]):
     def __repr__(self) -> str:
         return f"<workflow {self.name!r}>"
 
+    @property
+    def __wrapped__(self) -> F_co:
+        """The function, for whoever asks what this takes and gives: a workflow may be a branch or a loop's body."""
+        return self.fn
+
     def __call__(self: Workflow[Callable[P, R]], *args: P.args, **options: P.kwargs) -> R:
         """Call the function itself, as in a unit test or inside another workflow."""
         return self.fn(*args, **options)

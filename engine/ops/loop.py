@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Union, get_args, get_origin
 
 from msgspec import Struct
 
@@ -46,6 +47,15 @@ class LoopPolicy(Struct, frozen=True, kw_only=True):
     def kept(self) -> int:
         """How many finished iterations stay in history."""
         return self.prune_interval if self.history_size is None else self.history_size
+
+
+def break_type(declared: Any) -> Any:
+    """What a body may break with, of all that it is ``declared`` to return; PLAIN where that does not say."""
+    members = get_args(declared) if get_origin(declared) in (Union, UnionType) else (declared,)
+    values_of = [get_args(member)[0] for member in members if get_origin(member) is Break]
+    if not values_of or any(isinstance(each, TypeVar) for each in values_of):
+        return values.PLAIN
+    return Union[tuple(values_of)]  # noqa: UP007 - made of what is known only now
 
 
 def is_pruning(iteration: int, policy: LoopPolicy) -> bool:

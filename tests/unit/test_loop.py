@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import pytest
 
 from engine import Break, Context, Continue, StepExhaustedError, UnstorableValueError, WorkflowState, values
 from engine.entry import LoopEntry
 from engine.errors import LoopResultError, StoreUnavailableError
-from engine.ops.loop import LoopPolicy, is_pruning, result_of
+from engine.ops.loop import LoopPolicy, break_type, is_pruning, result_of
 from tests.unit.bench import Bench
 
 
@@ -139,6 +140,45 @@ async def test_a_finished_loop_replays_its_value_even_none_without_its_body() ->
 
         assert (await bench.through(work)).output == value
         assert calls == [1]
+
+
+@dataclass(frozen=True)
+class Found:
+    name: str
+
+
+async def test_the_value_of_a_loop_has_the_type_that_its_body_declares_live_and_on_replay() -> None:
+    bench = Bench()
+    seen: list[Any] = []
+
+    async def body(_ctx: Context, number: int) -> Continue[int] | Break[Found] | Break[set[int]]:
+        return Continue(1) if number == 0 else Break(Found("lamp"))
+
+    async def work(ctx: Context) -> None:
+        seen.append(await ctx.loop("l", body, 0))
+        await ctx.sleep("s", 60)
+
+    await bench.through(work)
+    assert seen == [Found("lamp")] * 2
+
+
+T = TypeVar("T")
+
+
+@pytest.mark.parametrize(
+    ("declared", "expected"),
+    [
+        (Break[Found], Found),
+        (Continue[int] | Break[int] | Break[str] | None, int | str),
+        (Break[None], type(None)),
+        (Break, values.PLAIN),
+        (Continue[int], values.PLAIN),
+        (Continue[int] | Break[T], values.PLAIN),  # type: ignore[valid-type]
+        (values.PLAIN, values.PLAIN),
+    ],
+)
+def test_what_a_body_declares_to_break_with(declared: Any, expected: Any) -> None:
+    assert break_type(declared) == expected
 
 
 async def test_state_that_cannot_be_stored_fails() -> None:

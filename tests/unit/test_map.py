@@ -7,7 +7,7 @@ from typing import Any, assert_type
 
 import pytest
 
-from engine import Context, HistoryDivergedError, JoinError, WorkflowState
+from engine import Break, Context, Continue, HistoryDivergedError, JoinError, Registry, WorkflowState, workflow
 from tests.unit.bench import Bench
 
 
@@ -72,6 +72,30 @@ async def test_nothing_to_do_gives_an_empty_list_that_replays() -> None:
     bench = Bench()
     assert (await bench.through(workflow)).output == []
     assert list(bench.entries()) == ["none", "wait"]
+
+
+async def test_a_workflow_may_be_the_body_of_a_map_a_branch_or_a_loop() -> None:
+    own = Registry()
+
+    @workflow("doubling", registry=own)
+    async def doubling(_ctx: Context, number: int) -> set[int]:
+        return {2 * number}
+
+    @workflow("nothing", registry=own)
+    async def nothing(_ctx: Context) -> set[int]:
+        return set()
+
+    @workflow("counting", registry=own)
+    async def counting(_ctx: Context, seen: set[int]) -> Continue[set[int]] | Break[set[int]]:
+        return Break(seen) if len(seen) == 3 else Continue({*seen, len(seen)})
+
+    async def work(ctx: Context) -> list[Any]:
+        mapped = await ctx.map("m", [1, 2], doubling)
+        joined = await ctx.join("j", {"a": nothing})
+        raced = await ctx.race("r", {"a": nothing})
+        return [mapped, joined["a"], raced.value, await ctx.loop("l", counting, set())]
+
+    assert (await Bench().once(work)).output == [[{2}, {4}], set(), set(), {0, 1, 2}]
 
 
 async def test_failures_are_named_by_index_and_replay() -> None:
