@@ -93,11 +93,12 @@ class Committer:
             raise CommitInFlightError(f"a commit of {self._workflow_id!r} is in flight; one at a time under one lease")
         self._is_committing = True
         try:
+            self._hold.check()
+            if changes_nothing(commit, self._hold.alarm_at):
+                return
+            await self._compact()
             async with self._hold.lock:
                 self._hold.check()
-                if changes_nothing(commit, self._hold.alarm_at):
-                    return
-                await self._compact()
                 await self._commit(commit)
         finally:
             self._is_committing = False
@@ -282,11 +283,10 @@ class Committer:
         Raises:
             FencedError, StoreUnavailableError: something is left; done again, it goes too.
         """
-        async with self._hold.lock:
-            self._hold.check()
-            await self._fold_log()
-            if self._keys.stale:
-                raise StoreUnavailableError(f"what the log of {self._workflow_id!r} was could not be deleted")
+        self._hold.check()
+        await self._fold_log()
+        if self._keys.stale:
+            raise StoreUnavailableError(f"what the log of {self._workflow_id!r} was could not be deleted")
 
     async def _compact(self) -> None:
         if not self._fold.is_worth_compacting:
@@ -299,7 +299,7 @@ class Committer:
 
     async def _fold_log(self) -> None:
         try:
-            self._hold.head = await compact(self._table, self._hold.head, self._fold, self._keys)
+            await compact(self._table, self._hold, self._fold, self._keys)
         except ConditionFailedError:
             self._hold.fenced()
 

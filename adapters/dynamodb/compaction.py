@@ -16,7 +16,7 @@ from adapters.dynamodb.model.items import HEAD, key, snapshot_key
 from engine.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
-    from adapters.dynamodb.model.items import Head
+    from adapters.dynamodb.hold import Hold
     from adapters.dynamodb.table import Table
 
 
@@ -35,13 +35,16 @@ class Keys:
         self.stale = stale
 
 
-async def compact(table: Table, head: Head, fold: log.Fold, keys: Keys) -> Head:
-    """Replace the log up to ``head.seq`` by a snapshot, and return the HEAD that stands on it.
+async def compact(table: Table, hold: Hold, fold: log.Fold, keys: Keys) -> None:
+    """Replace the log up to the last commit by a snapshot, on which HEAD then stands.
+
+    HEAD is locked only while it is itself written: much may take longer than a lease, which is renewed meanwhile.
 
     Raises:
-        ConditionFailedError: somebody else holds the lease.
+        ConditionFailedError, FencedError: somebody else holds the lease.
         StoreUnavailableError: the log stays as it was, or HEAD points at the snapshot nevertheless, which is as good.
     """
+    head = hold.head
     data = log.encode(log.Record(puts=fold.under(b"")))
     parts = log.cut(data)
     names = [snapshot_key(head.seq, part) for part in range(len(parts))]
@@ -59,7 +62,11 @@ async def compact(table: Table, head: Head, fold: log.Fold, keys: Keys) -> Head:
         "snapshot_parts": number(len(parts)),
         "folded_items": number(head.log_items),
     }
-    await table.update(key(head.workflow_id, HEAD), Change(sets=sets), mine)
+    async with hold.lock:
+        hold.check()
+        await table.update(key(head.workflow_id, HEAD), Change(sets=sets), mine)
+        stands_on = {"snapshot_seq": head.seq, "snapshot_parts": len(parts), "folded_items": head.log_items}
+        hold.head = replace(hold.head, **stands_on)
     fold.compacted(len(data))
     keys.stale = [name for name in (*keys.live, *keys.stale) if name not in names]
     keys.live = names
@@ -67,4 +74,3 @@ async def compact(table: Table, head: Head, fold: log.Fold, keys: Keys) -> Head:
     with suppress(StoreUnavailableError):
         await table.batch_write([], [key(head.workflow_id, name) for name in keys.stale])
         keys.stale = []
-    return replace(head, snapshot_seq=head.seq, snapshot_parts=len(parts), folded_items=head.log_items)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
 
 from adapters.dynamodb.model.limits import ATTEMPTS_MAX, COMPACT_DEAD_BYTES_MIN
+from adapters.dynamodb.store import Held
 from engine.commit import Commit
 from engine.errors import CorruptHistoryError, FencedError, StoreUnavailableError
 from tests.contract.aws import Answer
@@ -165,3 +167,22 @@ async def test_a_snapshot_with_a_part_missing_is_named(moto_place: Place) -> Non
     await place.client.delete_item(TableName=place.table, Key={"pk": {"S": "w"}, "sk": {"S": snapshot}})
     with pytest.raises(CorruptHistoryError, match="'w' lacks a part"):
         await place.store.history("w")
+
+
+async def test_a_folding_that_takes_longer_than_a_lease_keeps_it(place: Place) -> None:
+    driver = await place.started()
+    expected = await churn(driver, 3)
+    beats: list[asyncio.Task[None]] = []
+
+    async def slow() -> None:
+        # A partition takes a megabyte a second; meanwhile the lease is renewed, as it is beside a long step.
+        place.clock.shift_ms += 40_000
+        beats.append(asyncio.create_task(driver.renew()))
+        await asyncio.wait(beats, timeout=0.2)
+        assert isinstance(await place.another("two").claim("w"), Held)
+
+    place.client.plan["batch_write_item"] = [slow, slow]
+    await driver.commit(Commit(puts=[(b"k", b"v")]))
+    await asyncio.gather(*beats)
+    assert len(names(await place.items(), "SNAP#")) == 1
+    assert await stored(place) == expected | {b"k": b"v"}
