@@ -159,7 +159,7 @@ class Run:
                 raise stored_failure(storage.error)
         self._flusher = Flusher(storage, self.driver, self.clock, self.hooks, self.driver.deaths)
         started_at = self.driver.started_at
-        self._started_at = first_instant(storage.all_metadata(), self.clock.now()) if started_at is None else started_at
+        self._started_at = first_instant(storage, self.clock.now()) if started_at is None else started_at
         return None
 
     def _stored_output(self) -> Any:

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 from engine import message_record
 from engine.entry import MessageEntry, SleepEntry, SleepState
+from engine.history.kept import instant_of_id
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from engine.entry import Entry, EntryMetadata
     from engine.history.storage import Storage
 
@@ -26,9 +25,11 @@ def instant_of(entry: Entry, metadata: EntryMetadata | None) -> int:
     return 0
 
 
-def first_instant(metadata: Mapping[str, EntryMetadata], otherwise: int) -> int:
-    """When the first of these entries was created (milliseconds); ``otherwise`` where there is none."""
-    return min((each.created_at for each in metadata.values()), default=otherwise)
+def first_instant(storage: Storage, otherwise: int) -> int:
+    """When the first entry was created, as far as history tells (milliseconds); ``otherwise`` where it does not."""
+    first = storage.first_id()
+    created = [] if first is None else [instant_of_id(first)]
+    return min([*created, *(each.created_at for each in storage.all_metadata().values())], default=otherwise)
 
 
 class Latest:

@@ -30,6 +30,11 @@ def uuid7_of(entry: Entry | bytes) -> str | None:
     return entry.id if entry.id[14:15] == "7" else None
 
 
+def instant_of_id(uuid7: str) -> int:
+    """When a UUIDv7 was made (milliseconds)."""
+    return int(uuid7.replace("-", "")[:12], 16)
+
+
 def decode_entry(key: bytes, value: bytes) -> Entry:
     """The entry stored at ``key``.
 

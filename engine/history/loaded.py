@@ -146,6 +146,10 @@ class LoadedHistory:
             if key not in visited and key != scope_key:
                 yield key
 
+    def first_id(self) -> str | None:
+        """The first UUIDv7 of all entries, or None."""
+        return min(filter(None, map(kept.uuid7_of, self._entries.values())), default=None)
+
     def latest_id(self) -> str | None:
         """The last UUIDv7 of all entries, or None; other ids say nothing of the order of creation."""
         return max(filter(None, map(kept.uuid7_of, self._entries.values())), default=None)

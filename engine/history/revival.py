@@ -21,7 +21,7 @@ from engine.entry import (
 )
 from engine.errors import InvalidReplayError
 from engine.history.documents import OF_ALL
-from engine.history.kept import uuid7_of
+from engine.history.kept import instant_of_id, uuid7_of
 from engine.location import LoopIteration, is_prefix
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _is_in(location: Location, places: set[Location]) -> bool:
 def creation_order(storage: Storage, key: bytes, entry: Entry) -> tuple[float, str, bytes]:
     """Sorts entries as they were created: by UUIDv7, else by the metadata's creation time; unknown ones last."""
     if uuid7_of(entry) is not None:
-        return int(entry.id.replace("-", "")[:12], 16), entry.id, key
+        return instant_of_id(entry.id), entry.id, key
     metadata = storage.find_metadata(entry.id)
     return (_NEVER if metadata is None else metadata.created_at), "", key
 

@@ -217,9 +217,13 @@ class MemoryDriver:
     async def list(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         """Every pair whose key starts with ``prefix``, sorted by key bytes."""
         async with self.call("list"):
-            if self.started_at is None:
-                self.started_at = self.clock.now()
+            self._begin()
             return self._pairs.between(prefix, after(prefix))
+
+    def _begin(self) -> None:
+        """The workflow is started now, where nothing is stored of it; of what was loaded nobody knows when it was."""
+        if self.started_at is None and not self._pairs.values:
+            self.started_at = self.clock.now()
 
     async def batch(self, writes: Sequence[tuple[bytes, bytes]]) -> None:
         """Store several pairs."""
@@ -262,6 +266,7 @@ class MemoryDriver:
         if commit.yields and self.message_driver.has_moved:
             raise InboxMovedError("a message came since the inbox was read")
         self._meet_others(commit)
+        self._begin()
         for start, end in commit.ranges:
             self._pairs.drop_between(start, end)
         for prefix in commit.prefixes:
@@ -272,8 +277,6 @@ class MemoryDriver:
             self._pairs.put(key, value)
         self._move_messages(commit)
         if _writes(commit):
-            if self.started_at is None:
-                self.started_at = self.clock.now()
             self.commits.append(commit)
             self.deaths = 0
         if commit.alarm is not None:

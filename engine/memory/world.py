@@ -224,6 +224,7 @@ class MemoryWorld:
 
     def _add(self, member: _Member, driver: MemoryDriver) -> None:
         start = member.start
+        driver.started_at = self.clock.now()
         self.drivers[start.workflow_id] = driver
         self._members[start.workflow_id] = member
         if start.unique:

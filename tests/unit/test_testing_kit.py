@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from engine import Context, WorkflowState
+from engine import Context, WorkflowState, run_workflow
 from engine.commit import Alarm, Commit, Outgoing, Reply
 from engine.entry import Message
 from engine.errors import CommitInFlightError, InboxMovedError, StoreUnavailableError
@@ -72,6 +73,29 @@ async def test_what_was_dumped_can_be_loaded() -> None:
     await driver.batch([(b"b", b"2"), (b"a", b"1")])
     assert driver.dump() == [("61", "31"), ("62", "32")]
     assert MemoryDriver.load(driver.dump(), atomic=False).dump() == driver.dump()
+
+
+@pytest.mark.parametrize("first", ["sleep", "step"])
+async def test_a_history_that_was_loaded_later_is_replayed_at_its_own_time(first: str) -> None:
+    clock = VirtualClock()
+    seen: list[Any] = []
+
+    async def work(ctx: Context) -> str:
+        seen.append(ctx.now())
+        if first == "step":
+            await ctx.step("s", asyncio.sleep, 0)
+        await ctx.sleep("night", 3600)
+        seen.append(ctx.now())
+        await ctx.sleep("day", 3600)
+        return "done"
+
+    driver = MemoryDriver(clock=clock)
+    await run_workflow("w", work, None, driver, clock=clock).result
+    clock.advance(5 * 86_400)
+    loaded = MemoryDriver.load(driver.dump(), clock=clock)
+    assert (await drive("w", work, None, loaded, clock)).output == "done"
+    start, later = seen[0], seen[0] + timedelta(hours=1)
+    assert seen == [start, start, later, start, later]
 
 
 async def test_deletes_apply_before_puts_and_ranges_exclude_their_end() -> None:
