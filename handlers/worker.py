@@ -30,6 +30,10 @@ ANSWERING_MS = 200
 """Milliseconds before its deadline by which an invocation must have given up what does not end, to be able to answer.
 Design choice: beyond it Lambda ends the process, and has the whole batch come again."""
 
+GIVING_UP_MS = 2 * ANSWERING_MS
+"""Milliseconds before its deadline at which turns that have not ended are left: their calls hang. Design choice: after
+everything in a turn has had its own chance to give up, with as much time to end what is left as to answer."""
+
 
 class Wanted(Struct, frozen=True, kw_only=True):
     """The wakes of one workflow in a batch: the alarms that they are for (milliseconds), and their message ids."""
@@ -103,7 +107,10 @@ class WorkerFunction:
 async def run_turns(
     ports: TurnPorts, limits: TurnLimits, invocation: Invocation, wanted: Iterable[Wanted]
 ) -> list[str]:
-    """Take a turn for each workflow, side by side; the message ids of those that must come again."""
+    """Take a turn for each workflow, side by side; the message ids of those that must come again.
+
+    It returns before the invocation's deadline, whatever does not: else Lambda would have the whole batch come again.
+    """
     room = asyncio.Semaphore(CONCURRENT_TURNS_MAX)
 
     async def turn(wake: Wanted) -> list[str]:
@@ -116,8 +123,21 @@ async def run_turns(
                 outcome = Outcome.FAULT
         return wake.message_ids if outcome is Outcome.FAULT else []
 
-    failed = await asyncio.gather(*(turn(wake) for wake in wanted))
-    return [message_id for message_ids in failed for message_id in message_ids]
+    turns = {asyncio.ensure_future(turn(wake)): wake for wake in wanted}
+    if not turns:
+        return []
+    left_ms = max(0, invocation.deadline_ms - ports.clock.now())
+    await asyncio.wait(turns, timeout=max(left_ms - GIVING_UP_MS, left_ms * 0.95) / 1000)
+    failed: list[str] = []
+    for running, wake in turns.items():
+        if running.done():
+            failed += running.result()
+        else:
+            # What it has committed stays. If it holds a lease, that runs out.
+            logger.error("turn left", extra={"workflow_id": wake.workflow_id, "reason": "no time left"})
+            running.cancel()
+            failed += wake.message_ids
+    return failed
 
 
 async def turn_ports(wiring: Wiring) -> TurnPorts:

@@ -8,7 +8,7 @@ import json
 import os
 import signal
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -120,6 +120,36 @@ def test_code_that_hears_of_no_end_does_not_keep_an_invocation_beyond_its_own(
         if seen[-1] == (True, "completed"):
             return
     pytest.fail(f"never in time and with the other one run: {seen}")
+
+
+class Silent:
+    """Alarms whose calls get no answer."""
+
+    async def arm(self, _workflow_id: str, _at_ms: int) -> None:
+        await asyncio.Event().wait()
+
+
+def test_a_call_that_hangs_does_not_keep_an_invocation_from_answering(
+    driven: Driven, caplog: pytest.LogCaptureFixture
+) -> None:
+    driven.start("worker-sleep", "hangs", 600)
+    driven.start("worker-step", "order-1")
+    limits = TurnLimits(lease_ms=60_000, evict_margin_ms=1_000, stop_margin_ms=500)
+
+    async def invoked() -> list[str]:
+        ports = replace(await turn_ports(driven.wiring), alarms=cast("Any", Silent()))
+        invocation = Invocation(driven.wiring.clock, limits, deadline_ms=driven.wiring.clock.now() + 5_000)
+        try:
+            wanted = Batch([wake("hangs", 1), wake("order-1", 2)]).wanted
+            return await asyncio.wait_for(run_turns(ports, limits, invocation, wanted), 30)
+        finally:
+            invocation.close()
+
+    assert driven.wiring.process.run(invoked()) == ["message-1"]
+    assert driven.state("order-1") == "completed"
+    # Only its alarm is missing, which is due in the table all the same.
+    assert driven.state("hangs") == "sleeping"
+    assert told(caplog, "turn left")
 
 
 def test_an_alarm_that_comes_too_late_in_an_invocation_is_passed_on_as_one(driven: Driven) -> None:
