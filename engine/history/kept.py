@@ -26,7 +26,7 @@ def uuid7_of(entry: Entry | bytes) -> str | None:
     """The id of an entry where that is a UUIDv7, else None."""
     # Undecoded, behind the version (two bytes) and the length (one): this is asked of every entry, once a run.
     if isinstance(entry, bytes):
-        return entry[3:39].decode("ascii", "replace") if entry[2] == 36 and entry[17] == ord("7") else None  # noqa: PLR2004
+        return entry[3:39].decode("ascii", "replace") if entry[2:3] == b"\x24" and entry[17:18] == b"7" else None
     return entry.id if entry.id[14:15] == "7" else None
 
 

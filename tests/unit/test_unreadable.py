@@ -76,6 +76,21 @@ async def test_code_that_catches_everything_does_not_go_another_way(
     assert bench.runs == {"charge": 1}
 
 
+async def test_an_entry_that_is_cut_short_is_no_failure_of_the_operation_that_makes_an_id() -> None:
+    bench = Bench()
+
+    async def work(ctx: Context) -> None:
+        await ctx.step("charge", bench.giving("charge"))
+        await ctx.sleep("wait", 60)
+
+    await bench.driver.set(keys.child_key(keys.HISTORY_PREFIX, 7), b"\1\0")
+    await bench.once(work)
+    with pytest.raises(CorruptHistoryError, match=r"the entry at key .* cannot be read"):
+        await bench.through(work)
+    assert bench.state() == "sleeping"
+    assert bench.runs == {"charge": 1}
+
+
 async def test_a_rollback_does_not_end_without_the_undos_that_it_cannot_read() -> None:
     bench = Bench()
     undone: list[str] = []
