@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.values import decode
 from infra.fault import DeployError
+from infra.ministack import wait
 from infra.printing import print_json
 from infra.target import find_api
 
@@ -26,6 +27,13 @@ CBOR = "application/cbor"
 IN_CBOR, OF_CBOR = {"Accept": CBOR}, {"Content-Type": CBOR}
 """Headers that ask for an answer in which every value is as it is, and that say that a body is such."""
 
+PASSING = frozenset({429, 502, 503, 504})
+"""Statuses of a refusal that may be over in a moment: a throttle, a store or a function out of reach, a deployment."""
+
+PAUSES_S = (0.25, 0.5, 1.0)
+"""Seconds before what only looks is asked again after such a refusal. Design choice: a deployment or a throttle is over
+by then, and whoever types a command still waits for it."""
+
 
 class RefusedError(DeployError):
     """The API answered with a problem; the message is its title and detail."""
@@ -39,8 +47,17 @@ def find(arguments: Namespace) -> ApiClient:
 def ask(
     api: ApiClient, method: str, path: str, body: Any = None, query: Mapping[str, str | Sequence[str]] | None = None
 ) -> Any:
-    """What the API answers to one request; raises RefusedError for a problem."""
-    return value_of(api.request(method, path, query=query, body=encoded(body)))
+    """What the API answers to a request; raises RefusedError for a problem.
+
+    A ``GET`` changes nothing, so it is made again where the refusal may be over in a moment.
+    """
+    reply = api.request(method, path, query=query, body=encoded(body))
+    for pause_s in PAUSES_S if method == "GET" else ():
+        if reply.status not in PASSING:
+            break
+        wait(pause_s)
+        reply = api.request(method, path, query=query)
+    return value_of(reply)
 
 
 def listed(

@@ -356,7 +356,7 @@ def test_watch_prints_what_is_published_and_goes_on_from_there(api: Api, capsys:
     answers = [
         {"messages": page, "next": f"cursor-{number}", "has_gap": number == 2} for number, page in enumerate(pages)
     ]
-    api.answer(*((200, answer) for answer in answers), (503, {"title": "Away"}))
+    api.answer(*((200, answer) for answer in answers), (500, {"title": "Away"}))
     assert torpor(api, "watch", "--messages", "pro/gress", "--topic", "a b") == 1
     assert [asked["path"] for asked in api.asked] == [
         "/messages/pro%2Fgress?topic=a%20b",
@@ -375,7 +375,7 @@ def test_watch_prints_what_is_published_and_goes_on_from_there(api: Api, capsys:
 
 def test_watched_messages_are_a_json_line_each(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
     answer = {"messages": [published(1), published(2)], "next": "cursor", "has_gap": False}
-    api.answer((200, answer), (503, {"title": "Away"}))
+    api.answer((200, answer), (500, {"title": "Away"}))
     assert torpor(api, "watch", "--messages", "progress", "--json") == 1
     assert [json.loads(line)["id"] for line in capsys.readouterr().out.splitlines()] == ["id-1", "id-2"]
 
@@ -391,7 +391,7 @@ def test_what_others_wrote_is_nothing_that_a_terminal_obeys(api: Api, capsys: py
         printed = capsys.readouterr().out
         assert all(character == "\n" or character.isprintable() for character in printed)
         assert "31m" in printed
-    api.answer((200, {"messages": [published(1) | {"body": hostile}], "next": "c", "has_gap": False}), (503, {}))
+    api.answer((200, {"messages": [published(1) | {"body": hostile}], "next": "c", "has_gap": False}), (500, {}))
     assert torpor(api, "watch", "--messages", "progress") == 1
     assert capsys.readouterr().out.count("\x9b") == 0
 

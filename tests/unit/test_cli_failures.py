@@ -41,6 +41,20 @@ def test_answers_that_are_no_problem_documents_are_told_too(
     assert words in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+def test_who_only_looks_looks_again_where_a_refusal_may_be_over_in_a_moment(api: Api, status: int) -> None:
+    api.answer((status, {"title": "Away"}), (status, b"<html>"), (200, {"id": "x", "state": "completed", "output": 7}))
+    assert torpor(api, "get", "x", "--output", "--wait", "5") == 0
+    assert len(api.asked) == 3
+
+
+def test_what_changes_something_is_asked_for_once(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    api.answer((503, {"title": "Away"}), (202, {"id": "x"}))
+    assert torpor(api, "cancel", "x") == 1
+    assert len(api.asked) == 1
+    assert capsys.readouterr().err == "torpor: Away\n"
+
+
 def test_no_server_is_one_line_and_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
     assert torpor(Api(url="http://127.0.0.1:9"), "get", "x") == 1
     [line] = capsys.readouterr().err.splitlines()
