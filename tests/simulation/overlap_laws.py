@@ -50,7 +50,11 @@ class SchedulesObey(ScheduleLaw):
         return found
 
     def turned(self, book: Book, before: State, after: State, told: list[Told]) -> None:
-        """What was left out had a run of the schedule in its way."""
+        """What was left out had a run of the schedule in its way; of those that wait the oldest is first."""
+        gone = set(before["waiting"]) - set(after["waiting"])
+        passed_over = [at_ms for at_ms in after["waiting"] if gone and at_ms < max(gone)]
+        if passed_over:
+            raise self.breach(f"{book.asked.name} has {to_datetime(max(gone))} wait no more, and earlier ones do")
         overlap = book.asked.body["overlap"]
         skipped = after["counts"]["skipped"] - before["counts"]["skipped"]
         if not skipped:

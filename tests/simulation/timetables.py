@@ -82,6 +82,9 @@ def generate_schedule(seed: str) -> Asked:
     if (catch_up := rng.choice((0, "30s", "1d", None))) is not None:
         body["catch_up"] = catch_up
     lifetime_s = pace_s * rng.uniform(2, 7)
+    if body["overlap"] == "queue" and body["input"]["sleep_s"]:
+        # Long enough, and for long enough, that several wait: only then is there an order among them.
+        body["input"]["sleep_s"], lifetime_s = 12.0, max(lifetime_s, 5 * pace_s, 45.0)
     orders = _orders(rng, lifetime_s / 4, {**body, **_timing(rng, kind, timing)[0]}, window)
     return Asked(name="s0", body={**body, **timing, "name": "s0"}, lifetime_s=lifetime_s, orders=orders)
 
