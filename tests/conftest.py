@@ -23,9 +23,9 @@ from infra.place import ROOT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PARAMETERS = {"LeaseSeconds": "8", "Timeout": "30"}
+PARAMETERS = {"LeaseSeconds": "8", "Timeout": "30", "EvictMarginSeconds": "15", "StopMarginSeconds": "12"}
 """Short, so that no test waits long for a dead worker's lease to end, or for an invocation's time to run out; and long
-enough that no living worker's ends where the machine stands still for some seconds."""
+enough that no living worker is late where the machine stands still for some seconds."""
 
 APPLICATION = Application(modules="examples.orders,probes,changing", folder=ROOT / "tests" / "e2e" / "app")
 
