@@ -309,18 +309,20 @@ async def _gone(table: Table, head: Head, now: int) -> Ended | Purging | Outlive
     """What has ended is nobody's to look at, but for one of which somebody must delete the rest, or begin to."""
     if head.purging_at:
         return Purging()
-    # An operator who holds it is about to let it go on; and whoever waits for its end is told first.
-    is_free = head.owner is None or (head.lease_until or 0) <= now
-    if is_free and not head.waited and head.prune_at is not None and head.prune_at <= now:
+    if head.owner is not None and (head.lease_until or 0) > now:
+        # An operator is about to let it go on, or to leave it as it was: then what was to be done still is, and due.
+        return Ended()
+    # Whoever waits for its end is told first.
+    if not head.waited and head.prune_at is not None and head.prune_at <= now:
         return Outlived(is_whole=head.prune == PRUNE_ALL)
-    told = await tell_waiters(table, head, now) if head.waited and is_free else []
+    told = await tell_waiters(table, head, now) if head.waited else []
     await _tidy_up(table, head, now)
     return Ended(tuple(told))
 
 
 async def _tidy_up(table: Table, head: Head, now: int) -> None:
     """Take an ended workflow from what is due, and from an operator who died before telling it what to do."""
-    # One who lives is about to let it go on, and counts on its being due; one whose lease is over is fenced first.
+    # One who comes to let it go on counts on its being due; one whose lease is over is fenced first.
     is_left = Condition(
         f"#epoch = :epoch AND #seq = :seq AND attribute_exists(#due_at) AND {NOBODY_LIVING_HOLDS_IT}",
         {":epoch": number(head.epoch), ":seq": number(head.seq), ":now": number(now)},

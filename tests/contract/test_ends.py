@@ -272,6 +272,29 @@ async def test_an_end_that_could_not_be_told_stays_due_until_somebody_tells_it(p
     assert await place.store.claim("child") == Ended()
 
 
+async def test_an_operator_who_lets_go_while_a_wake_looks_takes_no_telling_away(place: Place) -> None:
+    parent = await begin(place, "child")
+    await parent.commit(awaits("child"))
+    child = await place.claimed("child")
+    place.client.plan["query"] = [LOST] * 10
+    await child.commit(ends(WorkflowState.FAILED))
+    place.client.plan.clear()
+    operator = await place.another("two").seize("child")
+
+    async def let_go() -> None:
+        await operator.release(wake_at=0)
+
+    # The wake meets the operator, who has gone before it tidies up.
+    place.client.plan["update_item"] = [None, let_go]
+    assert await place.store.claim("child") == Ended()
+    place.client.plan.clear()
+    if "owner" in (await place.items("child"))["HEAD"]:
+        await let_go()
+    assert await place.due() == {"child"}
+    assert await place.store.claim("child") == Ended(("parent",))
+    assert await place.due() == {"parent"}
+
+
 async def test_who_was_not_told_of_an_end_is_told_of_the_next(place: Place) -> None:
     parent = await begin(place, "child")
     await parent.commit(awaits("child"))
