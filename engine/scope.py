@@ -201,7 +201,7 @@ class Scope:
             HistoryDivergedError: something was not.
             EntryInProgressError: an operation was created and never awaited.
             YieldSwallowedError: the code was told to wait, and returned instead.
-            ControlFlow: the code was told to stop, and returned instead: what it returned means nothing.
+            ControlFlow, TorporError: the run must end, so what the code returned means nothing.
         """
         if (stop := self.overridden() or self._signal) is not None:
             raise stop
@@ -212,10 +212,10 @@ class Scope:
             raise self.diverged(f"{mismatch.leftover(self.turn.storage, self._leftover)} {remedy}")
 
     def overridden(self, error: Exception | None = None) -> BaseException | None:
-        """The code of this scope has raised ``error``: the signal that this took the place of, or None."""
+        """The code of this scope has raised ``error``, or returned: what it means nothing for, or None."""
         if isinstance(self._signal, Yield):
             return self.turn.fail(mismatch.swallowed(self.describe(), error))
-        return self._signal if isinstance(self._signal, ControlFlow) else None
+        return self._signal if isinstance(self._signal, ControlFlow) else self.turn.fatal
 
     # --- the door ---------------------------------------------------------------------------------------------------
 
