@@ -9,6 +9,21 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
+from engine.bare_types import (
+    BYTE,
+    read_data,
+    read_optional_data,
+    read_optional_text,
+    read_optional_u64,
+    read_text,
+    read_varint,
+    write_data,
+    write_optional_data,
+    write_optional_error,
+    write_optional_text,
+    write_text,
+    write_varint,
+)
 from engine.entry import (
     BranchState,
     BranchStatus,
@@ -27,7 +42,7 @@ from engine.entry import (
     VersionCheckEntry,
 )
 from engine.errors import CorruptHistoryError, UnknownVersionError, UnstorableValueError
-from engine.limits import FORMAT_VERSION, U64_MAX
+from engine.limits import FORMAT_VERSION
 from engine.location import LoopIteration
 
 if TYPE_CHECKING:
@@ -37,7 +52,6 @@ if TYPE_CHECKING:
     from engine.location import Location
 
 _VERSION = struct.pack("<H", FORMAT_VERSION)
-_BYTE = tuple(bytes((number,)) for number in range(256))
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
 _NAME_SEGMENT = struct.Struct("<BI")
@@ -51,8 +65,6 @@ _ENTRY_STATUSES = tuple(EntryStatus)
 _SLEEP_STATES = tuple(SleepState)
 _BRANCH_STATES = tuple(BranchState)
 
-_ONE_BYTE_MAX = 0x7F
-_VARINT_SHIFT_MAX = 63
 
 # What reading malformed bytes can raise; UnicodeDecodeError is a ValueError.
 _MALFORMED = (IndexError, struct.error, ValueError)
@@ -70,7 +82,7 @@ def encode_entry(entry: Entry) -> bytes:
 def encode_entry_at(entry_id: str, location_bytes: bytes, kind: EntryKind) -> bytes:
     """``encode_entry`` for a location that ``encode_location`` has encoded before."""
     try:
-        return b"%b%b%b%b" % (_VERSION, _text(entry_id), location_bytes, _KIND_WRITERS[type(kind)](kind))
+        return b"%b%b%b%b" % (_VERSION, write_text(entry_id), location_bytes, _KIND_WRITERS[type(kind)](kind))
     except (struct.error, UnicodeEncodeError) as error:
         raise UnstorableValueError(f"A {kind.kind} entry cannot be stored: {error}") from error
 
@@ -88,7 +100,7 @@ def encode_location(location: Location) -> bytes:
         ]
     except struct.error as error:
         raise UnstorableValueError(f"The location {location} cannot be stored: {error}") from error
-    return _varint(len(segments)) + b"".join(segments)
+    return write_varint(len(segments)) + b"".join(segments)
 
 
 def encode_metadata(metadata: EntryMetadata) -> bytes:
@@ -101,77 +113,51 @@ def encode_metadata(metadata: EntryMetadata) -> bytes:
     try:
         return b"%b%b%b%b%b%b%b" % (
             _VERSION,
-            _BYTE[metadata.status],
-            _optional_error(metadata.error),
+            BYTE[metadata.status],
+            write_optional_error(metadata.error),
             _ATTEMPTS_AND_TIMES.pack(metadata.attempts, metadata.last_attempt_at, metadata.created_at),
             b"\0" if completed_at is None else b"\1" + _U64.pack(completed_at),
             b"\0" if rolled_back_at is None else b"\1" + _U64.pack(rolled_back_at),
-            _optional_error(metadata.rollback_error),
+            write_optional_error(metadata.rollback_error),
         )
     except struct.error as error:
         raise UnstorableValueError(f"The metadata of an entry cannot be stored: {error}") from error
 
 
-def _varint(number: int) -> bytes:
-    if number <= _ONE_BYTE_MAX:
-        return _BYTE[number]
-    digits = bytearray()
-    while number > _ONE_BYTE_MAX:
-        digits.append(number & _ONE_BYTE_MAX | 0x80)
-        number >>= 7
-    digits.append(number)
-    return bytes(digits)
-
-
-def _data(content: bytes) -> bytes:
-    size = len(content)
-    return (_BYTE[size] if size <= _ONE_BYTE_MAX else _varint(size)) + content
-
-
-def _text(text: str) -> bytes:
-    return _data(text.encode())
-
-
-def _optional_text(text: str | None) -> bytes:
-    return b"\0" if text is None else b"\1" + _data(text.encode())
-
-
-def _optional_error(text: str | None) -> bytes:
-    # The message of an error may hold lone surrogates (of an undecodable file name, say); it must not fail the flush.
-    return b"\0" if text is None else b"\1" + _data(text.encode(errors="backslashreplace"))
-
-
-def _optional_data(content: bytes | None) -> bytes:
-    return b"\0" if content is None else b"\1" + _data(content)
-
-
 def _branches(branches: dict[str, BranchStatus]) -> bytes:
-    parts = [_varint(len(branches))]
+    parts = [write_varint(len(branches))]
     for name, branch in branches.items():
-        parts += (_text(name), _BYTE[branch.status], _optional_data(branch.output), _optional_error(branch.error))
+        parts += (
+            write_text(name),
+            BYTE[branch.status],
+            write_optional_data(branch.output),
+            write_optional_error(branch.error),
+        )
     return b"".join(parts)
 
 
 def _write_step(step: StepEntry) -> bytes:
     if step.error is None:
         output = step.output
-        return b"\0\0\0" if output is None else b"\0\1%b\0" % _data(output)
-    return b"\0" + _optional_data(step.output) + _optional_error(step.error)
+        return b"\0\0\0" if output is None else b"\0\1%b\0" % write_data(output)
+    return b"\0" + write_optional_data(step.output) + write_optional_error(step.error)
 
 
 def _write_loop(loop: LoopEntry) -> bytes:
-    return b"\1%b%b%b" % (_data(loop.state), _U32.pack(loop.iteration), _optional_data(loop.output))
+    return b"\1%b%b%b" % (write_data(loop.state), _U32.pack(loop.iteration), write_optional_data(loop.output))
 
 
 _KIND_WRITERS: dict[type[EntryKind], Callable[[Any], bytes]] = {
     StepEntry: _write_step,
     LoopEntry: _write_loop,
-    SleepEntry: lambda sleep: b"\2" + _U64.pack(sleep.deadline) + _BYTE[sleep.state],
-    MessageEntry: lambda message: b"\3" + _text(message.name) + _data(message.data),
-    RollbackCheckpointEntry: lambda checkpoint: b"\4" + _text(checkpoint.name),
+    SleepEntry: lambda sleep: b"\2" + _U64.pack(sleep.deadline) + BYTE[sleep.state],
+    MessageEntry: lambda message: b"\3" + write_text(message.name) + write_data(message.data),
+    RollbackCheckpointEntry: lambda checkpoint: b"\4" + write_text(checkpoint.name),
     JoinEntry: lambda join: b"\5" + _branches(join.branches),
-    RaceEntry: lambda race: b"\6" + _optional_text(race.winner) + _branches(race.branches),
-    RemovedEntry: lambda removed: b"\7" + _text(removed.original_type) + _optional_text(removed.original_name),
+    RaceEntry: lambda race: b"\6" + write_optional_text(race.winner) + _branches(race.branches),
+    RemovedEntry: lambda removed: (
+        b"\7" + write_text(removed.original_type) + write_optional_text(removed.original_name)
+    ),
     VersionCheckEntry: lambda check: b"\x08" + _VERSIONS.pack(check.resolved, check.latest),
 }
 
@@ -186,7 +172,7 @@ def decode_entry(data: bytes) -> Entry:
     if data[:2] != _VERSION:
         raise _unknown_version(data, "entry")
     try:
-        entry_id, offset = _read_text(data, 2)
+        entry_id, offset = read_text(data, 2)
         location, offset = _read_location(data, offset)
         kind, offset = _KIND_READERS[data[offset]](data, offset + 1)
     except _MALFORMED as error:
@@ -207,11 +193,11 @@ def decode_metadata(data: bytes) -> EntryMetadata:
         raise _unknown_version(data, "metadata")
     try:
         status = _ENTRY_STATUSES[data[2]]
-        error, offset = _read_optional_text(data, 3)
+        error, offset = read_optional_text(data, 3)
         attempts, last_attempt_at, created_at = _ATTEMPTS_AND_TIMES.unpack_from(data, offset)
-        completed_at, offset = _read_optional_u64(data, offset + 20)
-        rollback_completed_at, offset = _read_optional_u64(data, offset)
-        rollback_error, offset = _read_optional_text(data, offset)
+        completed_at, offset = read_optional_u64(data, offset + 20)
+        rollback_completed_at, offset = read_optional_u64(data, offset)
+        rollback_error, offset = read_optional_text(data, offset)
     except _MALFORMED as malformed:
         raise CorruptHistoryError(f"Stored metadata of {len(data)} bytes is malformed: {malformed}") from malformed
     if offset != len(data):
@@ -241,71 +227,10 @@ def _wrong_size(data: bytes, offset: int, what: str) -> CorruptHistoryError:
     return CorruptHistoryError(f"Stored {what} should be {offset} bytes but is {len(data)}")
 
 
-def _read_varint(data: bytes, offset: int) -> tuple[int, int]:
-    digit = data[offset]
-    offset += 1
-    number = digit & _ONE_BYTE_MAX
-    shift = 7
-    while digit > _ONE_BYTE_MAX:
-        if shift > _VARINT_SHIFT_MAX:
-            raise ValueError("a length is longer than 64 bits")
-        digit = data[offset]
-        offset += 1
-        if not digit:
-            raise ValueError("a length is not in its shortest form")
-        number |= (digit & _ONE_BYTE_MAX) << shift
-        shift += 7
-    if number > U64_MAX:
-        raise ValueError("a length is longer than 64 bits")
-    return number, offset
-
-
-def _read_data(data: bytes, offset: int) -> tuple[bytes, int]:
-    size = data[offset]
-    offset += 1
-    if size > _ONE_BYTE_MAX:
-        size, offset = _read_varint(data, offset - 1)
-    end = offset + size
-    if end > len(data):
-        raise ValueError(f"{size} bytes are announced and {len(data) - offset} are there")
-    return data[offset:end], end
-
-
-def _read_text(data: bytes, offset: int) -> tuple[str, int]:
-    content, offset = _read_data(data, offset)
-    return content.decode(), offset
-
-
-def _read_optional_data(data: bytes, offset: int) -> tuple[bytes | None, int]:
-    if data[offset] == 0:
-        return None, offset + 1
-    _check_present(data[offset])
-    return _read_data(data, offset + 1)
-
-
-def _read_optional_text(data: bytes, offset: int) -> tuple[str | None, int]:
-    if data[offset] == 0:
-        return None, offset + 1
-    _check_present(data[offset])
-    return _read_text(data, offset + 1)
-
-
-def _read_optional_u64(data: bytes, offset: int) -> tuple[int | None, int]:
-    if data[offset] == 0:
-        return None, offset + 1
-    _check_present(data[offset])
-    return _U64.unpack_from(data, offset + 1)[0], offset + 9
-
-
-def _check_present(flag: int) -> None:
-    if flag != 1:
-        raise ValueError(f"{flag} says neither present nor absent")
-
-
 def _read_location(data: bytes, offset: int) -> tuple[Location, int]:
     if data[offset : offset + 2] == _ONE_NAME:
         return _U32.unpack_from(data, offset + 2), offset + 6
-    count, offset = _read_varint(data, offset)
+    count, offset = read_varint(data, offset)
     segments: list[int | LoopIteration] = []
     while len(segments) < count:
         tag = data[offset]
@@ -321,31 +246,31 @@ def _read_location(data: bytes, offset: int) -> tuple[Location, int]:
 
 
 def _read_branches(data: bytes, offset: int) -> tuple[dict[str, BranchStatus], int]:
-    count, offset = _read_varint(data, offset)
+    count, offset = read_varint(data, offset)
     branches: dict[str, BranchStatus] = {}
     while len(branches) < count:
-        name, offset = _read_text(data, offset)
+        name, offset = read_text(data, offset)
         if name in branches:
             raise ValueError(f"the branch {name!r} is there twice")
         status = _BRANCH_STATES[data[offset]]
-        output, offset = _read_optional_data(data, offset + 1)
-        error, offset = _read_optional_text(data, offset)
+        output, offset = read_optional_data(data, offset + 1)
+        error, offset = read_optional_text(data, offset)
         branches[name] = BranchStatus(status=status, output=output, error=error)
     return branches, offset
 
 
 def _read_step(data: bytes, offset: int) -> tuple[StepEntry, int]:
-    output, offset = _read_optional_data(data, offset)
+    output, offset = read_optional_data(data, offset)
     if data[offset] == 0:
         return StepEntry(output=output), offset + 1
-    error, offset = _read_optional_text(data, offset)
+    error, offset = read_optional_text(data, offset)
     return StepEntry(output=output, error=error), offset
 
 
 def _read_loop(data: bytes, offset: int) -> tuple[LoopEntry, int]:
-    state, offset = _read_data(data, offset)
+    state, offset = read_data(data, offset)
     (iteration,) = _U32.unpack_from(data, offset)
-    output, offset = _read_optional_data(data, offset + 4)
+    output, offset = read_optional_data(data, offset + 4)
     return LoopEntry(state=state, iteration=iteration, output=output), offset
 
 
@@ -355,13 +280,13 @@ def _read_sleep(data: bytes, offset: int) -> tuple[SleepEntry, int]:
 
 
 def _read_message(data: bytes, offset: int) -> tuple[MessageEntry, int]:
-    name, offset = _read_text(data, offset)
-    content, offset = _read_data(data, offset)
+    name, offset = read_text(data, offset)
+    content, offset = read_data(data, offset)
     return MessageEntry(name=name, data=content), offset
 
 
 def _read_checkpoint(data: bytes, offset: int) -> tuple[RollbackCheckpointEntry, int]:
-    name, offset = _read_text(data, offset)
+    name, offset = read_text(data, offset)
     return RollbackCheckpointEntry(name=name), offset
 
 
@@ -371,14 +296,14 @@ def _read_join(data: bytes, offset: int) -> tuple[JoinEntry, int]:
 
 
 def _read_race(data: bytes, offset: int) -> tuple[RaceEntry, int]:
-    winner, offset = _read_optional_text(data, offset)
+    winner, offset = read_optional_text(data, offset)
     branches, offset = _read_branches(data, offset)
     return RaceEntry(winner=winner, branches=branches), offset
 
 
 def _read_removed(data: bytes, offset: int) -> tuple[RemovedEntry, int]:
-    original_type, offset = _read_text(data, offset)
-    original_name, offset = _read_optional_text(data, offset)
+    original_type, offset = read_text(data, offset)
+    original_name, offset = read_optional_text(data, offset)
     return RemovedEntry(original_type=original_type, original_name=original_name), offset
 
 

@@ -34,7 +34,7 @@ ENGINE_ORDER = (
         "message_record",
         "error_info",
     ),
-    ("schema", "bare", "keys", "coordinates", "lifecycle", "commit"),
+    ("schema", "bare_types", "bare", "keys", "coordinates", "lifecycle", "commit"),
     ("driver",),
     ("clock", "ids"),
     (
