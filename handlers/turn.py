@@ -58,7 +58,19 @@ POSTPONED_MS = 300_000
 choice: a deploy may bring it, and each look costs a claim."""
 
 FAULT_RETRY_MS = 5_000
-"""Milliseconds after which a run that the store failed is tried again. Design choice: longer than a throttle lasts."""
+"""Milliseconds after which a run that the store failed is tried again, doubled each time that nothing was committed in
+between. Design choice: longer than a throttle lasts."""
+
+FAULT_RETRY_MS_MAX = 120_000
+"""The longest such pause. Design choice: what the store refuses for good costs a run, and maybe a step's body, each
+time; and the alarm that is made from what is told of it needs five in a quarter of an hour."""
+
+FAULTS_TOLD_MIN = 3
+"""Runs in a row that the store failed from which on the alarm is told. Design choice: what passes by itself, such as a
+throttle or a purge in the way of a child, is over by then or soon."""
+
+FAILS = "store fails this run again and again"
+"""The log message that the template's metric of faults looks for."""
 
 ROLLBACK_RETRY_MS = 60_000
 """Milliseconds after which a rollback whose handler failed is gone on with. Design choice: somebody has to mend it."""
@@ -116,6 +128,11 @@ class Outcome(StrEnum):
 
     FAULT = "fault"
     """The wake must come again: nobody else is sure to look in time."""
+
+
+def fault_pause_ms(faults: int) -> int:
+    """Milliseconds until a run is tried again that the store has failed, after as many others in a row."""
+    return min(FAULT_RETRY_MS_MAX, FAULT_RETRY_MS << min(faults, FAULT_RETRY_MS_MAX.bit_length()))
 
 
 class Turn:
@@ -188,7 +205,7 @@ class Turn:
             case CorruptHistoryError():
                 return await self._set_aside(error, Outcome.FAULT)
             case DriverError():
-                return await self._after_fault()
+                return await self._after_fault(error)
         # The engine could not even record it: the author's code does not fit, or there is a bug, ours or Python's.
         return await self._set_aside(error, Outcome.LEFT)
 
@@ -271,10 +288,15 @@ class Turn:
         await self._driver.release(wake_at=self._ports.clock.now() + POSTPONED_MS)
         return Outcome.POSTPONED
 
-    async def _after_fault(self) -> Outcome:
+    async def _after_fault(self, error: DriverError) -> Outcome:
         # A holder that cannot tell what it wrote must not write again: then this raises, and the lease runs out.
-        await self._driver.release(wake_at=self._ports.clock.now() + FAULT_RETRY_MS)
-        await self._wake(self._workflow_id, FAULT_RETRY_MS // 1000)
+        pause_ms = fault_pause_ms(self._driver.faults)
+        await self._driver.release(wake_at=self._ports.clock.now() + pause_ms, is_fault=True)
+        if self._driver.faults >= FAULTS_TOLD_MIN:
+            # Nobody has died and nobody is late: without this line no alarm would go off.
+            fields = {"workflow_id": self._workflow_id, "faults": self._driver.faults, "pause_ms": pause_ms}
+            logger.error(FAILS, extra=fields | failures.told(error))
+        await self._wake(self._workflow_id, pause_ms // 1000)
         return Outcome.HANDED_ON
 
     async def _set_aside(self, error: BaseException, otherwise: Outcome) -> Outcome | None:
@@ -304,6 +326,7 @@ class Turn:
             "epoch": driver.head.epoch,
             "wakes": driver.wakes,
             "deaths": driver.deaths,
+            "faults": driver.faults,
             "commits": driver.head.seq - self._seq,
             "write_units": driver.meter.write_units,
             "read_units": driver.meter.read_units,

@@ -113,6 +113,11 @@ class DynamoDriver:
         return self._hold.head.deaths
 
     @property
+    def faults(self) -> int:
+        """Runs since the last commit that the store failed, and that gave the lease up because of it."""
+        return self._hold.head.faults
+
+    @property
     def started_at(self) -> int | None:
         """When the workflow was started, milliseconds since the epoch."""
         return self._hold.head.created_at
@@ -302,13 +307,15 @@ class DynamoDriver:
         """
         await self._hold.renew(lease_ms)
 
-    async def release(self, *, wake_at: int) -> None:
+    async def release(self, *, wake_at: int, is_fault: bool = False) -> None:
         """Give the lease up with work left to do: the workflow is due at ``wake_at``.
+
+        ``is_fault``: because the store failed the run, which ``faults`` then counts.
 
         Raises:
             FencedError: somebody else holds it.
         """
-        await self._hold.release(wake_at)
+        await self._hold.release(wake_at, is_fault=is_fault)
 
     async def park(self, *, due_at: int | None) -> None:
         """Give the lease up without having run, because nothing is due before ``due_at``.

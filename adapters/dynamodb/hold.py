@@ -79,10 +79,10 @@ class Hold:
             if self.head.owner is not None and until > (self.head.lease_until or 0):
                 await self._change(replace(self.head, lease_until=until, due_at=until))
 
-    async def release(self, wake_at: int | None) -> None:
+    async def release(self, wake_at: int | None, *, is_fault: bool = False) -> None:
         """Give the lease up for good, with work left to do: it is due at ``wake_at``, unless it has ended.
 
-        None: nothing but its inbox makes it due.
+        None: nothing but its inbox makes it due. ``is_fault``: because the store failed it, which HEAD then counts.
         """
         async with self.lock:
             self.check()
@@ -90,7 +90,8 @@ class Hold:
                 # Whoever waits for an end has yet to be told of it.
                 after_end = self._clock.now() if self.head.waited else None
                 due_at = after_end if self.head.state in ENDED else wake_at
-                await self._change(replace(self.head, owner=None, lease_until=None, due_at=due_at))
+                faults = self.head.faults + int(is_fault)
+                await self._change(replace(self.head, owner=None, lease_until=None, due_at=due_at, faults=faults))
                 # What is left running, because it hears of no end, must not take the lease again for nobody.
                 self._ending = FencedError
 

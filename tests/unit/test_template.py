@@ -10,7 +10,7 @@ from adapters.events import MESSAGE
 from engine.location import RESERVED_PREFIX
 from handlers.bootstrap import Settings
 from handlers.sweeper import SWEPT
-from handlers.turn import DIED
+from handlers.turn import DIED, FAILS
 from infra.local_stack import EXAMPLES, FUNCTIONS
 from infra.package import AWS_PLATFORM, AWS_PYTHON_VERSION
 from infra.place import ROOT, TEMPLATE, function
@@ -211,7 +211,7 @@ def test_the_package_is_made_for_the_runtime_and_where_the_template_looks() -> N
 
 ALARMS = of_type("AWS::CloudWatch::Alarm")
 FILTERS = of_type("AWS::Logs::MetricFilter")
-TOLD = {"RepairsMetric": SWEPT, "OldestDueMetric": SWEPT, "DeathsMetric": DIED}
+TOLD = {"RepairsMetric": SWEPT, "OldestDueMetric": SWEPT, "DeathsMetric": DIED, "FaultsMetric": FAILS}
 
 
 def test_each_metric_is_made_from_a_line_that_is_written() -> None:

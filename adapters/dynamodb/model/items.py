@@ -48,6 +48,7 @@ _COUNTERS = (
     "log_items",
     "folded_items",
     "deaths",
+    "faults",
     "wakes",
     "inbox_done",
     "gap_n",
@@ -77,6 +78,7 @@ class Head(Struct, frozen=True, kw_only=True):
         retrying: steps that had failed and waited for another attempt when it last yielded, the first ones.
         waiting: the message names waited for, ``()`` for any; None where none is.
         deaths: claims since the last commit whose holder never released.
+        faults: releases since the last commit by holders that the store had failed.
         wakes: claims so far.
         inbox_done: every ticket up to this one is accounted for.
         gap_n: tickets up to this one were first missed at ``gap_at``; 0 where none is missed.
@@ -110,6 +112,7 @@ class Head(Struct, frozen=True, kw_only=True):
     waiting: tuple[str, ...] | None = None
     retrying: tuple[Retrying, ...] = ()
     deaths: int = 0
+    faults: int = 0
     wakes: int = 0
     created_at: int
     updated_at: int
@@ -283,6 +286,7 @@ def decode_head(item: Item) -> Head:
         waiting=None if waiting is None else tuple(name["S"] for name in waiting["L"]),
         retrying=decode_retrying(item.get("retrying")),
         deaths=integer(item, "deaths"),
+        faults=integer(item, "faults"),
         wakes=integer(item, "wakes"),
         created_at=integer(item, "created_at"),
         updated_at=integer(item, "updated_at"),

@@ -158,6 +158,7 @@ def next_head(turn: Turn, commit: Commit) -> Head:
         flush=flush_id(turn),
         wake_at=wake_at,
         deaths=0,
+        faults=0,
         unread=0,
         updated_at=now,
         inbox_done=account.done,
