@@ -232,7 +232,7 @@ class Scope:
         if self._positions is not None and not self._positions.admits(name):
             raise self.diverged(MIXED.format(name=repr(name), is_what="stands", are_what="have no names"))
         check_name(name)
-        self._used.add(name)
+        self._used[name] = None
 
     def place(self, find: Callable[[Positions], Placed]) -> Placed:
         """The place of an operation that has no name, which ``find`` takes from those of this scope.
@@ -300,7 +300,7 @@ class Scope:
         """What is recorded here is not finished, or ``missing``: the replay that collects undos goes no further."""
         if not self.turn.is_collecting:
             return
-        if missing and (why := mismatch.passed_over(self.turn.storage, self.location, self.key, missing)) is not None:
+        if missing and (why := mismatch.passed_over(self.turn.storage, self.location, missing)) is not None:
             raise self.diverged(why)
         raise RollbackStopError
 

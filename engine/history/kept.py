@@ -35,30 +35,6 @@ def instant_of_id(uuid7: str) -> int:
     return int(uuid7.replace("-", "")[:12], 16)
 
 
-def decode_entry(key: bytes, value: bytes) -> Entry:
-    """The entry stored at ``key``.
-
-    Raises:
-        CorruptHistoryError: the bytes are no entry; it names the key.
-    """
-    try:
-        return bare.decode_entry(value)
-    except CorruptHistoryError as error:
-        raise CorruptHistoryError(f"the entry at key {key.hex()} cannot be read: {error}") from error
-
-
-def decode_metadata(entry_id: str, value: bytes) -> EntryMetadata:
-    """The metadata stored of the entry with this id.
-
-    Raises:
-        CorruptHistoryError: the bytes are no metadata; it names the entry.
-    """
-    try:
-        return bare.decode_metadata(value)
-    except CorruptHistoryError as error:
-        raise CorruptHistoryError(f"the metadata of entry {entry_id} cannot be read: {error}") from error
-
-
 def is_whole(entry: Entry | None) -> bool:
     """Whether a document may be kept beside an entry: a step that has completed, or a loop."""
     kind = None if entry is None else entry.kind

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Self
 
-from engine import keys
+from engine import bare, keys
 from engine.errors import CorruptHistoryError
 from engine.history import kept
 from engine.lifecycle import WorkflowState
@@ -100,10 +100,17 @@ class LoadedHistory:
         return self._name_index.get(name)
 
     def find(self, key: bytes) -> Entry | None:
-        """The entry at ``key``, or None."""
+        """The entry at ``key``, or None.
+
+        Raises:
+            CorruptHistoryError: what is stored there is no entry; it names the key.
+        """
         entry = self._entries.get(key)
         if type(entry) is bytes:
-            entry = self._entries[key] = kept.decode_entry(key, entry)
+            try:
+                entry = self._entries[key] = bare.decode_entry(entry)
+            except CorruptHistoryError as error:
+                raise CorruptHistoryError(f"the entry at key {key.hex()} cannot be read: {error}") from error
         return entry  # type: ignore[return-value]  # decoded above where it was bytes
 
     def find_below(self, scope_key: bytes, name: str) -> Entry | None:
@@ -112,10 +119,17 @@ class LoadedHistory:
         return None if index is None else self.find(keys.child_key(scope_key, index))
 
     def find_metadata(self, entry_id: str) -> EntryMetadata | None:
-        """The metadata of an entry, or None."""
+        """The metadata of an entry, or None.
+
+        Raises:
+            CorruptHistoryError: what is stored is no metadata; it names the entry.
+        """
         metadata = self._metadata.get(entry_id)
         if type(metadata) is bytes:
-            metadata = self._metadata[entry_id] = kept.decode_metadata(entry_id, metadata)
+            try:
+                metadata = self._metadata[entry_id] = bare.decode_metadata(metadata)
+            except CorruptHistoryError as error:
+                raise CorruptHistoryError(f"the metadata of entry {entry_id} cannot be read: {error}") from error
         return metadata  # type: ignore[return-value]  # decoded above where it was bytes
 
     def below(self, scope_key: bytes) -> list[bytes]:

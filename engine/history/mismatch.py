@@ -12,7 +12,7 @@ from engine.location import render
 if TYPE_CHECKING:
     from engine.entry import Entry, EntryKind
     from engine.history.storage import Storage
-    from engine.location import Location
+    from engine.location import Location, PathSegment
 
 _REMEDY = (
     "Give the new operation another name and mark the old one with ctx.removed(name, type), or branch on "
@@ -56,26 +56,46 @@ def leftover(storage: Storage, key: bytes) -> str:
     return f"history has a {entry.kind.kind} at {path!r}, which the code no longer reaches."
 
 
-def passed_over(storage: Storage, location: Location, scope_key: bytes, missing: str) -> str | None:
-    """Why undoing cannot end at the operation ``missing``, where steps behind it are done; None where none are.
+def passed_over(storage: Storage, location: Location, missing: str) -> str | None:
+    """Why undoing cannot end at the operation ``missing`` of the scope at ``location``; None where it can.
 
-    What belongs to an operation of that name, parts of it or what is below, is not behind it.
+    That is where steps behind it are done: in its scope, or in those around it, up to where branches begin.
+    """
+    place = "/".join(filter(None, (render(location, storage.names), missing)))
+    while (done := _done_behind(storage, location, missing)) is None:
+        if not location or _has_branches(storage, location[:-1]):
+            return None
+        segment, location = location[-1], location[:-1]
+        missing = _name(storage, segment)
+    return (
+        f"{place!r} has not run, and the step {render(done.location, storage.names)!r}, which comes after it in the "
+        "code, has: so what there is to undo cannot be found. Let the workflow go on with this code first, or roll it "
+        "back with the code that it ran with"
+    )
+
+
+def _done_behind(storage: Storage, location: Location, missing: str) -> Entry | None:
+    """A step in the scope at ``location`` that is done, and to which the code has not come.
+
+    What belongs to an operation of the name ``missing``, parts of it or what is below, is not behind it.
     """
     stem = missing.rpartition(":")[0]
-    for key in storage.unvisited(scope_key):
+    for key in storage.unvisited(keys.entry_key(location)):
         entry = storage.find(key)
         assert entry is not None
-        segment = entry.location[len(location)]
-        name = storage.names[segment if isinstance(segment, int) else segment.loop]
-        if name == missing or (stem and name.rpartition(":")[0] == stem) or not _is_to_undo(storage, entry):
-            continue
-        here, there = render(location, storage.names), render(entry.location, storage.names)
-        return (
-            f"{'/'.join(filter(None, (here, missing)))!r} has not run, and the step {there!r}, which comes after it in "
-            "the code, has: so what there is to undo cannot be found. Let the workflow go on with this code first, or "
-            "roll it back with the code that it ran with"
-        )
+        name = _name(storage, entry.location[len(location)])
+        if name != missing and not (stem and name.rpartition(":")[0] == stem) and _is_to_undo(storage, entry):
+            return entry
     return None
+
+
+def _has_branches(storage: Storage, location: Location) -> bool:
+    operation = storage.find(keys.entry_key(location))
+    return operation is not None and isinstance(operation.kind, (JoinEntry, RaceEntry))
+
+
+def _name(storage: Storage, segment: PathSegment) -> str:
+    return storage.names[segment if isinstance(segment, int) else segment.loop]
 
 
 def _is_to_undo(storage: Storage, entry: Entry) -> bool:
