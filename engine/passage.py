@@ -94,8 +94,11 @@ async def _root(turn: Turn, root: Scope, passage: Passage, is_cancelled: Callabl
     return value
 
 
-async def collect(turn: Turn, passage: Passage, *, has_just_failed: bool) -> list[Any]:
+async def collect(turn: Turn, passage: Passage, failed: Turn | None) -> list[Any]:
     """The undos of every completed step, from a read-only replay that ends where history does.
+
+    Those that the turn which has just ``failed`` came past are among them, wherever its code has left an operation
+    without a record, as by a timeout of its own, and the replay ended there.
 
     Raises:
         HistoryDivergedError, OperatorError: the code does not fit a history that it has not just failed with, or that
@@ -108,11 +111,15 @@ async def collect(turn: Turn, passage: Passage, *, has_just_failed: bool) -> lis
     if not work.cancelled():
         # Whatever the code did on its way to the frontier has happened before, and was dealt with then.
         work.exception()
+    undos = turn.undos
     turn.close()
-    if not has_just_failed and isinstance(turn.fatal, (HistoryDivergedError, OperatorError)):
+    if failed is None and isinstance(turn.fatal, (HistoryDivergedError, OperatorError)):
         # What has just failed had replayed this far. Code that never did may miss steps that have to be undone.
         raise turn.fatal
-    return turn.undos
+    passed = {} if failed is None else failed.undos
+    # What is gone with its branch is nothing to undo.
+    passed = {entry_id: undo for entry_id, undo in passed.items() if turn.storage.find_metadata(entry_id) is not None}
+    return [*undos.values(), *(undo for entry_id, undo in passed.items() if entry_id not in undos)]
 
 
 def _raise_fatal(turn: Turn) -> None:

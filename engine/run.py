@@ -299,7 +299,7 @@ class Run:
         )
         self._storage.set_error(values.encode_error(stored))
         if turn.has_checkpoint and not isinstance(error, _NEVER_ROLLED_BACK):
-            evicted = await self._roll_back()
+            evicted = await self._roll_back(turn)
             if evicted is not None:
                 return evicted
         self._storage.state = WorkflowState.FAILED
@@ -339,12 +339,13 @@ class Run:
             return WorkflowResult(state=WorkflowState.CANCELLED)
         raise stored_failure(self._storage.error)
 
-    async def _roll_back(self) -> BaseException | None:
-        """Undo completed steps; the eviction that cut it short, or None."""
+    async def _roll_back(self, failed: Turn | None = None) -> BaseException | None:
+        """Undo completed steps; the eviction that cut it short, or None. ``failed`` is the turn that has just failed.
+
+        One that goes on rolling back may do so with other code than it failed with.
+        """
         self._storage.begin_run()
-        # One that goes on rolling back may do so with other code than it failed with.
-        has_just_failed = self._storage.error is not None and self._storage.state is not WorkflowState.ROLLING_BACK
-        undos = await collect(self._new_turn(is_collecting=True), self._passage, has_just_failed=has_just_failed)
+        undos = await collect(self._new_turn(is_collecting=True), self._passage, failed)
         if self.abort.is_set():
             # What was collected may be cut short: whoever runs the workflow next collects anew.
             return EvictedError()

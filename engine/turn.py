@@ -49,6 +49,7 @@ class Turn:
         working: tasks that work at this moment, the run's own among them; the others wait.
         threads: functions of steps and undos that run in threads right now.
         is_refusing: workflow code has been told that this run must stop, so what it returns means nothing.
+        undos: how to undo each step that this run came past, by its entry's id; iterations that are over left out.
         has_checkpoint: a rollback checkpoint was passed, so there may be something to undo.
         stirred: set whenever a wait began or ended; live mode looks at it.
         looks: how often the inbox was read anew; whoever found nothing in an earlier reading of it asks again.
@@ -87,7 +88,7 @@ class Turn:
         self.abort = abort or AbortEvent()
         self.is_refusing = False
         self.has_checkpoint = False
-        self.undos: list[Any] = []
+        self.undos: dict[str, Any] = {}
         self.threads = 0
         self.working = 1
         self.looks = 0
@@ -375,6 +376,8 @@ class Turn:
                 timer.cancel()
         self._timer = self._lookout = None
         self.is_closed = True
+        # Their handlers may lead back here: a circle, which would keep the whole history in memory.
+        self.undos = {}
         self.flusher.rest()
 
     def spawn(self, work: Callable[[], Any]) -> asyncio.Task[Any]:

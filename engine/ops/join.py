@@ -59,9 +59,30 @@ async def run(scope: Scope, name: str, branches: Mapping[str, Branch], limit: in
             _keep(scope, name, entry, statuses, outcomes)
             scope.finished(0, composite=key)
             return _result(scope, name, statuses, branches, causes)
-        _raise_stop({branch: outcome for branch, outcome in outcomes.items() if not _has_ended(statuses, branch)})
+        _reach_frontier(scope, name, statuses, branches, outcomes)
     scope.finished(0, composite=key)
     return _result(scope, name, statuses, branches, {})
+
+
+def _reach_frontier(
+    scope: Scope,
+    name: str,
+    statuses: Mapping[str, BranchStatus],
+    branches: Mapping[str, Branch],
+    outcomes: Mapping[str, Outcome],
+) -> None:
+    """End the replay that collects undos where the join has not ended, unless it failed in a way that left no record.
+
+    Raises:
+        UnstorableValueError: one entry could not hold all the results; code may have caught that and gone on.
+    """
+    unended = {branch: outcome for branch, outcome in outcomes.items() if not _has_ended(statuses, branch)}
+    _raise_stop(unended)
+    if unended:
+        reached = dict(statuses)
+        _settle(scope, reached, branches, unended)
+        _check_size(scope, name, reached)
+        scope.frontier()
 
 
 def _has_ended(statuses: Mapping[str, BranchStatus], branch: str) -> bool:
@@ -69,7 +90,7 @@ def _has_ended(statuses: Mapping[str, BranchStatus], branch: str) -> bool:
 
 
 def _settle(
-    scope: Scope, statuses: dict[str, BranchStatus], branches: Mapping[str, Branch], outcomes: dict[str, Outcome]
+    scope: Scope, statuses: dict[str, BranchStatus], branches: Mapping[str, Branch], outcomes: Mapping[str, Outcome]
 ) -> dict[str, Exception]:
     """Write every outcome into ``statuses``; the exceptions of those that failed."""
     causes: dict[str, Exception] = {}
@@ -101,7 +122,7 @@ def _keep(
     """
     try:
         # A branch that could not be kept would be lost to every later run.
-        scope.check_bytes(sum(len(status.output or b"") for status in statuses.values()), f"join {name!r}")
+        _check_size(scope, name, statuses)
     except UnstorableValueError:
         # As any failure of a join this is told when nobody waits any more; until then they are entered again.
         _raise_unfinished(scope, statuses, outcomes)
@@ -110,6 +131,10 @@ def _keep(
     if kind != entry.kind:
         scope.rewrite(scope.key_of(name), entry, kind, is_urgent=False)
     _raise_unfinished(scope, statuses, outcomes)
+
+
+def _check_size(scope: Scope, name: str, statuses: Mapping[str, BranchStatus]) -> None:
+    scope.check_bytes(sum(len(status.output or b"") for status in statuses.values()), f"join {name!r}")
 
 
 def _raise_unfinished(scope: Scope, statuses: Mapping[str, BranchStatus], outcomes: Mapping[str, Outcome]) -> None:

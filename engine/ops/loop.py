@@ -176,6 +176,7 @@ class Loop:
             self._entry = self._scope.rewrite(
                 self._key, self._entry, LoopEntry(state=data, iteration=iteration), is_urgent=False
             )
+            self._forget_undos(index, iteration - 1)
             if is_pruning(iteration, self._policy):
                 self._prune(index, iteration)
                 turn.storage.close_group()
@@ -198,6 +199,14 @@ class Loop:
                 storage.put_document(self._key, document)
             storage.remove_range(start, end)
 
+    def _forget_undos(self, index: int, iteration: int) -> None:
+        """An iteration that is over cannot be undone."""
+        storage, undos = self._turn.storage, self._turn.undos
+        if undos:
+            for key in storage.below(keys.iteration_key(self._key, index, iteration)):
+                if (entry := storage.find(key)) is not None:
+                    undos.pop(entry.id, None)
+
     async def _flush_pruned(self) -> None:
         turn = self._turn
         if turn.flusher.is_atomic:
@@ -211,6 +220,7 @@ class Loop:
         output, value = self._scope.store(value, self._policy.returns, f"loop {self._name!r}")
         self._scope.frontier()
         assert self._entry is not None
+        self._forget_undos(index, iteration)
         self._prune(index, iteration + 1)
         self._scope.rewrite(self._key, self._entry, LoopEntry(state=data, iteration=iteration, output=output))
         now = self._turn.clock.now()

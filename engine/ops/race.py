@@ -153,6 +153,7 @@ def _forget(scope: Scope, branch_key: bytes) -> bool:
     storage = scope.turn.storage
     gave_back = False
     for removed in storage.remove_range(*keys.range_of(branch_key)):
+        scope.turn.undos.pop(removed.id, None)
         if isinstance(removed.kind, MessageEntry):
             record = message_record.decode(removed.kind.name, removed.kind.data)
             if record.id and not record.is_completed:

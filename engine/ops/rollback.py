@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from engine import values
 from engine.calling import begin, gave_up, is_async
-from engine.entry import Entry, RollbackCheckpointEntry
+from engine.entry import Entry, RollbackCheckpointEntry, StepEntry
 from engine.error_info import error_info, error_message, tamed
 from engine.errors import ControlFlow, EntryInProgressError, EvictedError
 from engine.history.hooks import RollbackErrorEvent
@@ -24,13 +25,13 @@ if TYPE_CHECKING:
 class Undo(Struct, frozen=True, kw_only=True):
     """A completed step that can be undone.
 
-    ``completed_at`` is no earlier than that of what its scope had done before (milliseconds): another machine's clock
-    may have been behind.
+    Its output is read as ``returns``. ``completed_at`` is no earlier than that of what its scope had done before
+    (milliseconds): another machine's clock may have been behind.
     """
 
     entry: Entry
     name: str
-    output: Any
+    returns: Any
     handler: Callable[..., Any]
     completed_at: int
 
@@ -65,9 +66,15 @@ def order(undos: list[Undo]) -> list[Undo]:
     return sorted(undos, key=lambda undo: undo.completed_at)[::-1]
 
 
+def _output_of(undo: Undo) -> Any:
+    # Read once more: the workflow's code may have changed what it was given.
+    kind = undo.entry.kind
+    return values.decode(kind.output, undo.returns) if isinstance(kind, StepEntry) and kind.output is not None else None
+
+
 async def _call(turn: Turn, undo: Undo, context: RollbackContext) -> None:
     try:
-        await begin(turn, undo.handler, (context, undo.output))
+        await begin(turn, undo.handler, (context, _output_of(undo)))
     except asyncio.CancelledError as error:
         if failure := gave_up(error):
             raise failure  # noqa: B904 - it has its cause

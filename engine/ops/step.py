@@ -122,18 +122,13 @@ async def run(scope: Scope, name: str, fn: Callable[..., Any], args: tuple[Any, 
         )
         raise turn.fail(missing)
     key, entry = scope.open(name, StepEntry)
-    if entry is None or (output := _step_of(entry).output) is None:
+    if entry is None or type(entry.kind) is not StepEntry or (output := entry.kind.output) is None:
         return await _go_on(scope, name, entry, fn, args, policy)
     # What is replayed most, by the shortest way: the verdict of ``decide`` is the same.
     metadata = turn.storage.find_metadata(entry.id) or EntryMetadata(created_at=turn.clock.now())
     if turn.storage.documents and key is not None:
         scope.see(turn.storage.documents.of(key))
     return _replay(scope, name, entry, metadata, output, fn, policy)
-
-
-def _step_of(entry: Entry) -> StepEntry:
-    assert type(entry.kind) is StepEntry
-    return entry.kind
 
 
 async def _go_on(
@@ -166,9 +161,11 @@ async def _go_on(
                 attempting = Attempt(scope, name, entry, metadata, attempt, policy)
                 await attempting.charge()
                 is_over, value = await attempting.run(fn, args)
-                if is_over:
-                    return value
                 entry = attempting.entry
+                if is_over:
+                    if policy.rollback is not None and entry is not None:
+                        _keep_undo(scope, name, entry, fn, policy)
+                    return value
 
 
 def _is_news(verdict: Replay | Failed | BackOff | Run) -> bool:
@@ -207,17 +204,25 @@ def _replay(
     value = recorded_value(scope, name, output, returns(fn, policy))
     if metadata.completed_at is not None:
         scope.finished(metadata.completed_at)
-    if scope.turn.is_collecting and policy.rollback is not None and metadata.rollback_completed_at is None:
-        scope.turn.undos.append(
-            Undo(
-                entry=entry,
-                name=name,
-                output=value,
-                handler=policy.rollback,
-                completed_at=scope.now(),
-            )
-        )
+    if policy.rollback is not None and metadata.rollback_completed_at is None:
+        _keep_undo(scope, name, entry, fn, policy)
     return value
+
+
+def _keep_undo(scope: Scope, name: str, entry: Entry, fn: Callable[..., Any], policy: StepPolicy) -> None:
+    """Know how to undo a step that is done, where what comes after it fails."""
+    turn = scope.turn
+    assert policy.rollback is not None
+    metadata = turn.storage.find_metadata(entry.id)
+    completed_at = None if metadata is None else metadata.completed_at
+    turn.undos[entry.id] = Undo(
+        entry=entry,
+        name=name,
+        returns=returns(fn, policy),
+        handler=policy.rollback,
+        # What a scope had done before is looked up only where it matters.
+        completed_at=scope.now() if turn.is_collecting else completed_at or 0,
+    )
 
 
 async def _record_exhausted(

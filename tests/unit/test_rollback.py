@@ -106,7 +106,7 @@ async def test_a_clock_that_was_behind_changes_no_order() -> None:
 
 def test_equal_times_in_a_history_of_the_other_engine_are_undone_by_the_codes_order() -> None:
     """Its ids are no times, and many steps of its end in one millisecond."""
-    undos = [Undo(entry=step(name), name=name, output=None, handler=print, completed_at=7) for name in ("b", "c", "a")]
+    undos = [Undo(entry=step(name), name=name, returns=None, handler=print, completed_at=7) for name in ("b", "c", "a")]
     assert [undo.name for undo in order(undos)] == ["a", "c", "b"]
 
 
