@@ -11,7 +11,6 @@ item WAITS: those of its last yield, less those it was told of since.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -19,7 +18,7 @@ from msgspec.structs import replace
 from adapters.dynamodb.errors import ConditionFailedError, TransactionRefusedError
 from adapters.dynamodb.inbox import check_owned
 from adapters.dynamodb.model.conditions import IS_NOT_CLOSED, IS_OPEN
-from adapters.dynamodb.model.expressions import Change, Condition, check_action, delete_action, number
+from adapters.dynamodb.model.expressions import Change, Condition, check_action, delete_action, number, update_action
 from adapters.dynamodb.model.items import (
     AWAIT_PREFIX,
     HEAD,
@@ -92,15 +91,31 @@ async def _note(connection: Connection, waiter: str, awaited: str) -> bool:
     if await table.get(key(awaited, HEAD)) is not None:
         # Should it end from here on, whoever writes that has seen the count.
         return True
-    # It was purged a moment ago, and nothing may be left of it.
-    actions = [
-        delete_action(key(awaited, await_key(waiter))),
-        delete_action(inbox, Condition("attribute_not_exists(#n)")),
-        check_action(key(awaited, HEAD), Condition("attribute_not_exists(#pk)")),
-    ]
-    with suppress(TransactionRefusedError):
-        await table.transact(actions, f"forget {connection.ids.new()}")
+    await _take_back(connection, waiter, awaited)
     return False
+
+
+async def _take_back(connection: Connection, waiter: str, awaited: str) -> None:
+    """Leave nothing of a note with one that is not there, or was purged a moment ago, as long as nobody begins it.
+
+    The inbox goes with the last who has counted there. Whoever has not looked for HEAD yet counts on it: it may be
+    there by then, and its end is told if INBOX says that somebody waits.
+    """
+    inbox = key(awaited, INBOX)
+    is_gone = check_action(key(awaited, HEAD), Condition("attribute_not_exists(#pk)"))
+    one = {":one": number(1)}
+    is_alone = Condition("attribute_not_exists(#n) AND #waited = :one", one)
+    alone = [is_gone, delete_action(inbox, is_alone), delete_action(key(awaited, await_key(waiter)))]
+    # The note stays, as another holder of the same waiter may be among the others: it costs a wake for nothing.
+    among_others = [is_gone, update_action(inbox, Change(adds={"waited": -1}), Condition("#waited > :one", one))]
+    for actions in (alone, among_others):
+        try:
+            await connection.table.transact(actions, f"forget {connection.ids.new()}")
+        except TransactionRefusedError as refused:
+            if 0 in refused.failed:
+                return
+        else:
+            return
 
 
 async def waited_for(table: Table, workflow_id: str) -> int:

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from adapters.dynamodb.errors import AnswerLostError, ConditionFailedError, TransactionRefusedError
 from adapters.dynamodb.model.conditions import IS_NOT_CLOSED, IS_OPEN, is_forgotten
-from adapters.dynamodb.model.expressions import Change, Condition, check_action, delete_action, put_action
+from adapters.dynamodb.model.expressions import (
+    Change,
+    Condition,
+    check_action,
+    delete_action,
+    put_action,
+    update_action,
+)
 from adapters.dynamodb.model.items import (
     DEDUP_PREFIX,
+    DUE_ATTRIBUTES,
     HEAD,
     INBOX,
     decode_head,
@@ -39,6 +48,9 @@ if TYPE_CHECKING:
     from adapters.dynamodb.model.expressions import Item
     from adapters.dynamodb.table import Connection, Table
     from engine.origin import Origin
+
+_OF_ONE_THAT_IS = ("n", "told", "told_n", *DUE_ATTRIBUTES)
+"""What an inbox has only where there is a workflow."""
 
 _MESSAGE_ID_BYTES_MAX = SORT_KEY_BYTES_MAX - len(DEDUP_PREFIX)
 
@@ -94,14 +106,28 @@ async def check_owned(table: Table, workflow_id: str, maker: str) -> None:
     """
     if await table.get(key(workflow_id, HEAD)) is not None:
         return
-    is_still = Condition("attribute_not_exists(#pk)")
-    actions = [check_action(key(workflow_id, HEAD), is_still), delete_action(key(workflow_id, INBOX))]
-    try:
-        await table.transact(actions, f"unmake inbox {workflow_id} {maker}")
-    except TransactionRefusedError:
-        # Started anew by now: that workflow's inbox it is.
-        return
+    inbox = key(workflow_id, INBOX)
+    is_still = check_action(key(workflow_id, HEAD), Condition("attribute_not_exists(#pk)"))
+    whole = delete_action(inbox, Condition("attribute_not_exists(#waited)"))
+    # Who has begun to wait counts on it, and takes the rest back, or is told by whoever begins that workflow.
+    all_but_waits = update_action(inbox, Change(removes=_OF_ONE_THAT_IS), Condition("attribute_exists(#waited)"))
+    for action in (whole, all_but_waits):
+        try:
+            await table.transact([is_still, action], f"unmake inbox {workflow_id} {maker} {'Update' in action}")
+        except TransactionRefusedError as refused:
+            if 0 in refused.failed:
+                # Started anew by now: that workflow's inbox it is.
+                return
+        else:
+            break
     raise WorkflowNotFoundError(f"no workflow has the id {workflow_id!r}")
+
+
+async def take_back(connection: Connection, workflow_id: str) -> None:
+    """Take back an inbox whose workflow is not there, and whose maker died before it could: it would stay due."""
+    if await connection.table.get(key(workflow_id, INBOX)) is not None:
+        with suppress(WorkflowNotFoundError):
+            await check_owned(connection.table, workflow_id, connection.ids.new())
 
 
 def _ended(workflow_id: str) -> WorkflowEndedError:

@@ -13,6 +13,7 @@ from adapters.dynamodb.driver import DynamoDriver
 from adapters.dynamodb.ends import tell_waiters
 from adapters.dynamodb.errors import ConditionFailedError
 from adapters.dynamodb.hold import Hold
+from adapters.dynamodb.inbox import take_back
 from adapters.dynamodb.loading import blind_driver, inbox_of, load_driver
 from adapters.dynamodb.model.conditions import IS_FREE, NOBODY_LIVING_HOLDS_IT, has_outlived
 from adapters.dynamodb.model.expressions import Change, Condition, number, text
@@ -126,6 +127,9 @@ class Claims:
             case _Taken():
                 async with _or_given_back(connection, lease, taken):
                     return await _load(connection, lease, taken)
+            case NotFound():
+                await take_back(connection, workflow_id)
+                return taken
             case _:
                 return taken
 

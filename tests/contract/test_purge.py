@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from engine.author.context import Context
     from tests.contract.aws import Place
 
+DAY_MS = 86_400_000
+LOST = ConnectionResetError("the answer is lost")
 IDS = ["a", "a/b", "a#b", "a\u00e4\u20ac\U0001f600", "wf-1", "wf-10", "HEAD", "x" * 255]
 
 
@@ -304,3 +306,23 @@ async def test_what_a_purge_costs(ministack_place: Place) -> None:
     place.clock.shift_ms += OUTSTANDING_MAX_MS
     assert (await place.store.purge("w")).again_at is None
     assert place.store.meter.write_units - before <= 2 * items + 10
+
+
+async def test_an_inbox_made_for_who_is_gone_by_one_who_died_is_taken_back_by_the_next_wake(place: Place) -> None:
+    await place.started()
+
+    async def purge() -> None:
+        await place.store.cancel("w")
+        place.clock.shift_ms += DAY_MS
+        await place.store.purge("w")
+        place.client.plan["get_item"] = [LOST] * 10
+
+    place.client.plan["update_item"] = [None, purge]
+    with pytest.raises(StoreUnavailableError):
+        await place.another("two").send("w", name="go", body=b"\xf6")
+    place.client.plan.clear()
+    assert set(await place.items()) == {"INBOX"}
+    assert await place.due() == {"w"}
+    assert await place.store.claim("w") == NotFound()
+    assert await place.items() == {}
+    assert await place.due(ahead_ms=DAY_MS) == set()
