@@ -2,7 +2,7 @@
 
 A message with an id of its caller's goes to the same workflow whenever it is sent again, though others may be first by
 then: which one that is, is remembered as long as the id itself. Only where that one has ended without it, it goes on to
-the next.
+the next; as where another one, without these tags, has its id by now.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from adapters.dynamodb.errors import ConditionFailedError
 from adapters.dynamodb.inbox import Accepted
 from adapters.dynamodb.model.conditions import is_forgotten
 from adapters.dynamodb.model.expressions import Change, Condition, number, text
-from adapters.dynamodb.model.items import integer
+from adapters.dynamodb.model.items import HEAD, decode_head, integer, key
 from adapters.dynamodb.model.limits import DEDUP_TTL_S, START_TRIES_MAX
 from adapters.dynamodb.model.naming import check_id, check_tags, check_type
 from adapters.dynamodb.model.schema import PARTITION_KEY, SORT_KEY, TTL
@@ -64,11 +64,15 @@ async def signal(
     passed: set[str] = set()
     for _ in range(START_TRIES_MAX):
         found = await peers.find(connection.table, workflow_type, tags, len(passed) + 1)
-        target = next((one for one in found if one not in passed), None)
+        first = target = next((one for one in found if one not in passed), None)
         if message_id is not None:
-            target = await _target(connection, message_id, target, ended)
+            target = await _target(connection, message_id, first, ended)
         if target is None:
             break
+        if target != first and await _is_another(connection, target, workflow_type, tags):
+            ended = target
+            passed.add(target)
+            continue
         try:
             accepted = await inbox.send(
                 connection,
@@ -86,6 +90,15 @@ async def signal(
             continue
         return Signalled(target, accepted)
     raise WorkflowNotFoundError(f"no workflow of the type {workflow_type!r} that has not ended has these tags")
+
+
+async def _is_another(connection: Connection, workflow_id: str, workflow_type: str, tags: Mapping[str, str]) -> bool:
+    """Whether by now there is another workflow under the id of one that was found by its type and tags."""
+    stored = await connection.table.get(key(workflow_id, HEAD))
+    if stored is None:
+        return False
+    head = decode_head(stored)
+    return head.type != workflow_type or not tags.items() <= head.tags.items()
 
 
 async def _target(connection: Connection, message_id: str, found: str | None, ended: str | None) -> str | None:

@@ -133,3 +133,19 @@ async def test_what_no_item_holds_is_refused_where_it_is_sent_and_leaves_the_wor
     said = (await run(place, "here", sender)).output
     told = "the value of the message"
     assert said == [f"{told} 'note'", f"{told} 'news'", f"{told} 'told'", "500000"]
+
+
+async def test_a_signal_sent_again_goes_to_nobody_who_has_other_tags_by_now(place: Place) -> None:
+    sent: dict[str, Any] = {"name": "go", "body": b"\xf6", "message_id": "once"}
+    await place.store.start(workflow_id="a", type="order", input=b"\x01", tags={"customer": "1"})
+    assert (await place.store.signal("order", {"customer": "1"}, **sent)).workflow_id == "a"
+    await place.store.cancel("a")
+    place.clock.shift_ms += 3_600_000
+    await place.store.purge("a")
+    await place.store.start(workflow_id="a", type="ship", input=b"\x01")
+    with pytest.raises(WorkflowNotFoundError):
+        await place.store.signal("order", {"customer": "1"}, **sent)
+    await place.store.start(workflow_id="b", type="order", input=b"\x01", tags={"customer": "1"})
+    signalled = await place.store.signal("order", {"customer": "1"}, **sent)
+    assert (signalled.workflow_id, signalled.accepted.duplicate) == ("b", False)
+    assert not [name for name in await place.items("a") if name.startswith("MSG#")]
