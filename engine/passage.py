@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
     from engine.errors import Yield
     from engine.turn import Turn
+
+
+_log = logging.getLogger("torpor")
 
 
 class Passage(Struct, frozen=True, kw_only=True):
@@ -113,9 +117,15 @@ async def collect(turn: Turn, passage: Passage, failed: Turn | None) -> list[Any
         work.exception()
     undos = turn.undos
     turn.close()
-    if failed is None and isinstance(turn.fatal, (HistoryDivergedError, OperatorError)):
-        # What has just failed had replayed this far. Code that never did may miss steps that have to be undone.
-        raise turn.fatal
+    if isinstance(turn.fatal, (HistoryDivergedError, OperatorError)):
+        if failed is None:
+            # What has just failed had replayed this far. Code that never did may miss steps that have to be undone.
+            raise turn.fatal
+        _log.warning(
+            "workflow %s undoes what its last run came past; undos of what earlier runs did may be missing: %s",
+            turn.workflow_id,
+            turn.fatal,
+        )
     passed = {} if failed is None else failed.undos
     # What is gone with its branch is nothing to undo.
     passed = {entry_id: undo for entry_id, undo in passed.items() if turn.storage.find_metadata(entry_id) is not None}

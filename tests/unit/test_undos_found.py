@@ -37,7 +37,9 @@ async def left_by_itself(ctx: Context) -> None:
             await ctx.step("slow", asyncio.Event().wait)
 
 
-async def test_steps_behind_an_operation_that_the_code_cancelled_itself_are_undone() -> None:
+async def test_steps_behind_an_operation_that_the_code_cancelled_itself_are_undone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     bench = Undoing()
 
     async def work(ctx: Context) -> None:
@@ -50,6 +52,8 @@ async def test_steps_behind_an_operation_that_the_code_cancelled_itself_are_undo
     await bench.fail(work)
     assert bench.undone == ["b", "a"]
     assert bench.metadata("b").rollback_completed_at is not None
+    assert "workflow wf-1 undoes what its last run came past" in caplog.text
+    assert "'slow' has not run, and the step 'b'" in caplog.text
 
 
 async def test_what_is_over_or_gone_is_not_undone_there_either() -> None:
