@@ -20,7 +20,7 @@ async def nothing(*_: Any) -> None:
     """A step, a branch or a handler that does nothing."""
 
 
-async def over(_ctx: Context, _state: Any) -> Break:
+async def over(_ctx: Context, _state: Any) -> Break[None]:
     return Break(None)
 
 
