@@ -77,14 +77,13 @@ def passed_over(storage: Storage, location: Location, missing: str) -> str | Non
 def _done_behind(storage: Storage, location: Location, missing: str) -> Entry | None:
     """A step in the scope at ``location`` that is done, and to which the code has not come.
 
-    What belongs to an operation of the name ``missing``, parts of it or what is below, is not behind it.
+    What is below the operation ``missing`` is not behind it.
     """
-    stem = missing.rpartition(":")[0]
     for key in storage.unvisited(keys.entry_key(location)):
         entry = storage.find(key)
         assert entry is not None
         name = _name(storage, entry.location[len(location)])
-        if name != missing and not (stem and name.rpartition(":")[0] == stem) and _is_to_undo(storage, entry):
+        if name != missing and _is_to_undo(storage, entry):
             return entry
     return None
 

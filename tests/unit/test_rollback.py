@@ -533,6 +533,24 @@ async def test_nothing_is_undone_past_an_operation_that_has_not_run(*, has_names
     assert (bench.undone, bench.state()) == (["b", "a"], "cancelled")
 
 
+async def test_steps_of_names_that_begin_alike_are_no_parts_of_one_operation() -> None:
+    bench = Edited(has_names=True)
+
+    def code(*names: str) -> Any:
+        async def workflow(ctx: Context) -> None:
+            await ctx.rollback_checkpoint("cp")
+            for name in names:
+                await bench.step(ctx, name)
+            await ctx.sleep("s", 3600)
+
+        return workflow
+
+    await bench.once(code("a", "charge:2"))
+    with pytest.raises(HistoryDivergedError, match="'charge:1' has not run, and the step 'charge:2'"):
+        await bench.cancelled(code("a", "charge:1", "charge:2"))
+    assert (bench.undone, bench.state()) == ([], "rolling_back")
+
+
 async def test_an_operation_that_has_not_run_with_nothing_to_undo_behind_it_is_the_end() -> None:
     bench = Edited(has_names=True)
 
