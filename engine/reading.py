@@ -1,14 +1,27 @@
-"""Values that history has, as the types that the code declares now."""
+"""What history has, as values of the types that the code declares now, and what cannot be read of it."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from engine import values
-from engine.errors import CorruptHistoryError, UnstorableValueError
+from engine.errors import CorruptHistoryError, UnknownVersionError, UnstorableValueError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from engine.scope import Scope
+    from engine.turn import Turn
+
+
+@contextmanager
+def must_be_readable(turn: Turn) -> Iterator[None]:
+    """What is read here belongs to no operation: where it cannot be, the run ends, whatever code catches."""
+    try:
+        yield
+    except (CorruptHistoryError, UnknownVersionError) as unreadable:
+        raise turn.fail(unreadable)  # noqa: B904 - the same error
 
 
 def recorded_value(scope: Scope, name: str, data: bytes | None, as_type: Any) -> Any:

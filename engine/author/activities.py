@@ -19,6 +19,7 @@ from engine.errors import InvalidIdError
 from engine.history.documents import Draft
 from engine.ops.attempt import current_attempt
 from engine.origin import Origin
+from engine.reading import must_be_readable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -112,7 +113,8 @@ class Activity(Generic[*Ts, T]):
 async def _in_step(name: str, fn: Callable[..., Awaitable[Any]], *args: Any) -> Any:
     attempt = current_attempt()
     step = attempt.context()
-    draft = attempt.draft = Draft(attempt.turn.storage.documents)
+    with must_be_readable(attempt.turn):
+        draft = attempt.draft = Draft(attempt.turn.storage.documents)
     context = ActivityContext(
         workflow_id=step.workflow_id,
         activity_name=name,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from engine import values
 from engine.author.operating import Operating
 from engine.durations import to_datetime
+from engine.reading import must_be_readable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,11 +61,13 @@ class Knowing(Operating):
         Empty where none has written it. To be read alone: activities write it. Branches that run side by side do not
         see what the others write until the join or race is over.
         """
-        return MappingProxyType(values.decode(self._scope.document.data))
+        with must_be_readable(self._scope.turn):
+            return MappingProxyType(values.decode(self._scope.document.data))
 
     def now(self) -> datetime:
         """The instant of the latest finished operation, else of the workflow's start (UTC); equal on replay."""
-        return to_datetime(self._scope.now())
+        with must_be_readable(self._scope.turn):
+            return to_datetime(self._scope.now())
 
     def random(self) -> float:
         """A number in [0, 1), different at every call and equal on replay."""

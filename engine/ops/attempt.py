@@ -179,7 +179,10 @@ class Attempt:
             raise
         except (KeyboardInterrupt, GeneratorExit):
             raise
-        except BaseException as error:  # noqa: BLE001 - a step's function is foreign code
+        except BaseException as error:
+            if error is self.turn.fatal:
+                # What ends the run is no failure of the step.
+                raise
             return await self._failed(tamed(error)), None
         finally:
             _CURRENT.reset(token)

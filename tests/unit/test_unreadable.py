@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from engine import Context, keys
+from engine import Activity, ActivityContext, Context, keys
 from engine.errors import CorruptHistoryError, UnknownVersionError
 from engine.testing import MemoryDriver
 from tests.unit.bench import Bench
@@ -121,3 +121,37 @@ async def test_a_rollback_does_not_end_without_the_undos_that_it_cannot_read() -
     with pytest.raises(Exception, match="no"):
         await bench.once(work)
     assert (bench.state(), undone) == ("failed", ["b"])
+
+
+def cut_document(key: bytes, value: bytes) -> bytes:
+    return value[:-1] if key.startswith(keys.DOCUMENT_PREFIX) else value
+
+
+@pytest.mark.parametrize("is_read_by_activity", [True, False])
+async def test_a_document_that_cannot_be_read_is_no_failure_of_who_reads_it(*, is_read_by_activity: bool) -> None:
+    bench = Bench()
+
+    async def count(ctx: ActivityContext) -> None:
+        ctx.state["count"] = ctx.state.get("count", 0) + 1
+
+    first, second = (Activity(name, count, {"max_retries": 0}) for name in ("first", "second"))
+
+    async def work(ctx: Context) -> Any:
+        await ctx.activity(first)
+        await ctx.sleep("wait", 60)
+        try:
+            _ = None if is_read_by_activity else ctx.state["count"]
+            await ctx.activity(second)
+        except Exception:  # noqa: BLE001 - as authors do
+            await ctx.step("refund", bench.giving("refund"))
+        return ctx.state["count"]
+
+    await bench.once(work)
+    stored = spoil(bench, cut_document)
+    bench.clock.advance(60)
+    with pytest.raises(CorruptHistoryError):
+        await bench.once(work)
+    assert "second" not in bench.entries()
+    bench.driver = MemoryDriver.load(stored, clock=bench.clock)
+    assert (await bench.once(work)).output == 2
+    assert not bench.runs
