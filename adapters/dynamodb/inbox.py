@@ -154,6 +154,16 @@ def _reply_in(dedup: Item) -> bytes | None:
     return bytes(dedup["reply"]["B"]) if "reply" in dedup else None
 
 
+def check_message(name: str, body: bytes, message_id: str | None, origin: Origin) -> None:
+    """Raise ``InvalidIdError`` or ``ValueTooLargeError`` where no inbox takes such a message."""
+    if message_id is not None:
+        check_id(message_id, "message id", _MESSAGE_ID_BYTES_MAX)
+    check_id(name, "message name", NAME_BYTES_MAX)
+    check_origin(origin)
+    if len(body) > MESSAGE_BYTES_MAX:
+        raise ValueTooLargeError(f"the message {name!r} has {len(body)} bytes; {MESSAGE_BYTES_MAX} is the most")
+
+
 async def send(
     connection: Connection,
     workflow_id: str,
@@ -177,12 +187,7 @@ async def send(
         StoreUnavailableError: it may or may not have arrived.
     """
     check_id(workflow_id)
-    if message_id is not None:
-        check_id(message_id, "message id", _MESSAGE_ID_BYTES_MAX)
-    check_id(name, "message name", NAME_BYTES_MAX)
-    check_origin(origin)
-    if len(body) > MESSAGE_BYTES_MAX:
-        raise ValueTooLargeError(f"the message {name!r} has {len(body)} bytes; {MESSAGE_BYTES_MAX} is the most")
+    check_message(name, body, message_id, origin)
     table, clock = connection.table, connection.clock
     began_at = clock.now()
     if message_id is not None:

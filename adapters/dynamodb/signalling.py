@@ -18,7 +18,7 @@ from adapters.dynamodb.model.conditions import is_forgotten
 from adapters.dynamodb.model.expressions import Change, Condition, number, text
 from adapters.dynamodb.model.items import HEAD, decode_head, integer, key
 from adapters.dynamodb.model.limits import DEDUP_TTL_S, START_TRIES_MAX
-from adapters.dynamodb.model.naming import check_id, check_tags, check_type
+from adapters.dynamodb.model.naming import check_tags, check_type
 from adapters.dynamodb.model.schema import PARTITION_KEY, SORT_KEY, TTL
 from engine.errors import WorkflowEndedError, WorkflowNotFoundError
 
@@ -59,6 +59,8 @@ async def signal(
     """
     check_type(workflow_type)
     check_tags(tags)
+    # Before it is remembered where the message goes.
+    inbox.check_message(name, body, message_id, origin)
     ended: str | None = None
     # Without tags it is an index that is looked into, which goes on finding who has ended for a moment.
     passed: set[str] = set()
@@ -103,7 +105,6 @@ async def _is_another(connection: Connection, workflow_id: str, workflow_type: s
 
 async def _target(connection: Connection, message_id: str, found: str | None, ended: str | None) -> str | None:
     """Where the message of this id goes: where it went before, unless that is ``ended``; else to ``found``."""
-    check_id(message_id, "message id")
     now_s = connection.clock.now() // 1000
     row: Item = {PARTITION_KEY: text(SIGNAL_PREFIX + message_id), SORT_KEY: text(TARGET)}
     if found is None:

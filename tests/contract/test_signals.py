@@ -6,9 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from adapters.dynamodb.model.limits import MESSAGE_BYTES_MAX
 from engine import Context, WorkflowState, run_workflow
 from engine.commit import Commit
-from engine.errors import InvalidIdError, UnstorableValueError, WorkflowEndedError, WorkflowNotFoundError
+from engine.errors import (
+    CallerError,
+    InvalidIdError,
+    UnstorableValueError,
+    ValueTooLargeError,
+    WorkflowEndedError,
+    WorkflowNotFoundError,
+)
+from engine.origin import Origin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +39,10 @@ async def receiver(ctx: Context, _given: Any) -> list[int]:
 async def run(place: Place, workflow_id: str, fn: Callable[..., Any]) -> Any:
     driver = await place.claimed(workflow_id)
     return await run_workflow(workflow_id, fn, None, driver).result
+
+
+async def stored(place: Place) -> list[Any]:
+    return list((await place.client.scan(TableName=place.table))["Items"])
 
 
 @pytest.fixture(autouse=True)
@@ -149,3 +162,26 @@ async def test_a_signal_sent_again_goes_to_nobody_who_has_other_tags_by_now(plac
     signalled = await place.store.signal("order", {"customer": "1"}, **sent)
     assert (signalled.workflow_id, signalled.accepted.duplicate) == ("b", False)
     assert not [name for name in await place.items("a") if name.startswith("MSG#")]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"message_id": ""}, InvalidIdError),
+        ({"message_id": "i" * 1_024}, InvalidIdError),
+        ({"name": "go\n"}, InvalidIdError),
+        ({"origin": Origin(ray_id="one ray")}, InvalidIdError),
+        ({"body": bytes(MESSAGE_BYTES_MAX + 1)}, ValueTooLargeError),
+    ],
+    ids=["no id", "long id", "name", "origin", "body"],
+)
+async def test_of_a_message_that_no_inbox_takes_nothing_is_remembered(
+    place: Place, wrong: dict[str, Any], error: type[CallerError]
+) -> None:
+    await place.store.start(workflow_id="a", type="order", input=b"\x01", tags={"customer": "1"})
+    before = await stored(place)
+    with pytest.raises(error):
+        await place.store.signal(
+            "order", {"customer": "1"}, **{"name": "go", "body": b"\xf6", "message_id": "once", **wrong}
+        )
+    assert await stored(place) == before
