@@ -36,6 +36,7 @@ async def load_driver(connection: Connection, lease: Lease, head: Head) -> Dynam
     if partition is None:
         return None
     inbox = inbox_of(head)
+    inbox.apply(removed=partition.taken(head), added=())
     inbox.look(
         partition.counts,
         messages=partition.mail.messages,

@@ -1,4 +1,4 @@
-"""A Query is no snapshot: it may show the HEAD of a transaction whose LOG it does not show yet."""
+"""A Query is no snapshot: it may show the HEAD of a transaction, and its other items as they were before."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.dynamodb.store import Unreadable
+from adapters.dynamodb.store import NotDue, Unreadable
 from engine.commit import Commit
 from engine.errors import CorruptHistoryError, StoreUnavailableError
 
@@ -79,3 +79,38 @@ async def test_a_folded_log_is_whole_without_what_was_folded(place: Place) -> No
     assert any(name.startswith("SNAP#") for name in await place.items())
     await driver.release(wake_at=place.clock.now())
     assert dict(await (await place.claimed()).list(b""))[b"k"] == bytes([59]) * 4000
+
+
+async def test_a_message_is_taken_once_though_its_deletion_is_not_seen_yet(place: Place) -> None:
+    driver = await place.started()
+    await place.store.send("w", name="go", body=b"\x01", message_id="first")
+    await driver.refresh()
+    [first] = await driver.message_driver.receive(("go",), 1)
+    ghost = (await place.items())["MSG#000000000001"]
+    await driver.commit(Commit(puts=[(b"k", b"v")], consumed=[first.id], yields=True, names=("go",)))
+    await place.client.put_item(TableName=place.table, Item=ghost)
+    assert isinstance(await place.store.claim("w"), NotDue)
+    await place.store.send("w", name="go", body=b"\x02", message_id="second")
+    again = await place.claimed()
+    assert [message.id for message in await again.message_driver.receive((), 9)] == ["second"]
+    await again.refresh()
+    assert [message.id for message in await again.message_driver.receive((), 9)] == ["second"]
+
+
+async def test_a_message_that_was_given_back_is_waited_for(place: Place) -> None:
+    driver = await place.started()
+    await place.store.send("w", name="go", body=b"\x01", message_id="first")
+    await driver.refresh()
+    [first] = await driver.message_driver.receive(("go",), 1)
+    await driver.commit(Commit(puts=[(b"k", b"v")], consumed=[first.id]))
+    await driver.commit(Commit(deletes=[b"k"], returned=[first]))
+    await driver.release(wake_at=place.clock.now())
+    item = (await place.items())["MSG#000000000001"]
+    address = {name: item[name] for name in ("pk", "sk")}
+    await place.client.delete_item(TableName=place.table, Key=address)
+
+    async def appear() -> None:
+        await place.client.put_item(TableName=place.table, Item=item)
+
+    place.client.plan["query"] = [None, appear]
+    assert await (await place.claimed()).message_driver.receive(("go",), 1) == [first]

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from adapters.alarms import schedule_ms
 from adapters.dynamodb.model import log
-from adapters.dynamodb.model.expressions import Change, Condition, binary, number, put_action, update_action
-from adapters.dynamodb.model.items import INBOX, Head, encode_head, key, log_key
+from adapters.dynamodb.model.expressions import Change, Condition, number, put_action, update_action
+from adapters.dynamodb.model.items import INBOX, Head, encode_head, key, log_items
 from adapters.dynamodb.model.limits import VALUE_BYTES_MAX
 from adapters.dynamodb.model.naming import check_id, check_tags, check_type
 from adapters.dynamodb.model.origins import check_origin
@@ -62,8 +62,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
     def rest(self) -> list[Action]:
         """The actions that are never refused: the input, an item for each tag, and an inbox that opens again."""
         workflow_id, seq = self.head.workflow_id, self.head.seq
-        logs = [{**key(workflow_id, log_key(seq, part)), "b": binary(data)} for part, data in enumerate(self.parts)]
-        puts = [put_action(item) for item in (*logs, *tag_items(self.head))]
+        puts = [put_action(item) for item in (*log_items(workflow_id, seq, self.parts), *tag_items(self.head))]
         if self.former is None:
             return puts
         return [*puts, update_action(key(workflow_id, INBOX), Change(removes=("closed", "waited", "told")))]

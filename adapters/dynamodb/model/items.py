@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -19,6 +20,9 @@ from engine.commit import Retrying
 from engine.entry import Message
 from engine.lifecycle import ENDED, WorkflowState
 from engine.origin import UNKNOWN, Origin
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 HEAD = "HEAD"
 INBOX = "INBOX"
@@ -140,6 +144,17 @@ def key(workflow_id: str, sort_key: str) -> Item:
 def log_key(seq: int, part: int = 0) -> str:
     """The sort key of a commit, or of a further part of one too big for an item."""
     return f"{LOG_PREFIX}{seq:012d}#{part:03d}" if part else f"{LOG_PREFIX}{seq:012d}"
+
+
+def log_items(
+    workflow_id: str, seq: int, parts: Sequence[bytes], *, taken: Sequence[int] = (), returned: Sequence[int] = ()
+) -> list[Item]:
+    """The LOG items of a commit; the first says which tickets it took out of the inbox, and which it gave back."""
+    items = [{**key(workflow_id, log_key(seq, part)), "b": binary(data)} for part, data in enumerate(parts)]
+    for name, tickets in (("taken", taken), ("returned", returned)):
+        if items and tickets:
+            items[0][name] = {"L": [number(ticket) for ticket in tickets]}
+    return items
 
 
 def snapshot_key(seq: int, part: int) -> str:

@@ -18,6 +18,7 @@ from adapters.dynamodb.model.items import (
     decode_head,
     decode_message,
     integer,
+    log_key,
 )
 from adapters.dynamodb.model.limits import INBOX_BYTES_MAX
 from adapters.dynamodb.model.schema import DUE_AT, PARTITION_KEY, SORT_KEY
@@ -118,7 +119,7 @@ class Partition:
         waits: the workflows whose ends it was waiting for when it last yielded.
     """
 
-    __slots__ = ("_logs", "_snapshots", "_waits_seq", "counts", "head", "mail", "waits")
+    __slots__ = ("_logs", "_returned", "_snapshots", "_taken", "_waits_seq", "counts", "head", "mail", "waits")
 
     def __init__(self) -> None:
         self.head: Head | None = None
@@ -129,6 +130,9 @@ class Partition:
         # Sort key -> payload.
         self._logs: dict[str, bytes] = {}
         self._snapshots: dict[str, bytes] = {}
+        # Sort key of a LOG item -> the tickets that its commit took out of the inbox, and gave back.
+        self._taken: dict[str, list[int]] = {}
+        self._returned: dict[str, list[int]] = {}
 
     def take(self, item: Item) -> None:
         """Take in the next item."""
@@ -139,6 +143,8 @@ class Partition:
             self.counts = counts_of(item)
         elif sort_key.startswith(LOG_PREFIX):
             self._logs[sort_key] = bytes(item["b"]["B"])
+            self._taken[sort_key] = _tickets(item, "taken")
+            self._returned[sort_key] = _tickets(item, "returned")
         elif sort_key.startswith(MESSAGE_PREFIX):
             self.mail.take(item)
         elif sort_key.startswith(SNAPSHOT_PREFIX):
@@ -164,14 +170,24 @@ class Partition:
         return folded
 
     def is_whole(self, head: Head) -> bool:
-        """Whether every LOG item that ``head`` stands on was read, and its WAITS.
+        """Whether every LOG item that ``head`` stands on was read, its WAITS, and the messages that it gave back.
 
         A Query is no snapshot: it may show a transaction's HEAD and not yet its LOG.
         """
         if self._waits_seq != head.waits_seq:
             return False
+        returned = self._returned.get(log_key(head.seq))
+        if returned and not {message.ticket for message in self.mail.messages}.issuperset(returned):
+            return False
         found = sum(head.snapshot_seq < _seq_of(name) <= head.seq for name in self._logs)
         return found >= head.log_items - head.folded_items
+
+    def taken(self, head: Head) -> list[int]:
+        """The tickets that the last commit took out of the inbox: a Query may show their messages for a moment yet.
+
+        Those of earlier commits are out: their answers had come before the last one was written.
+        """
+        return self._taken.get(log_key(head.seq), [])
 
     def live_keys(self, head: Head) -> list[str]:
         """The sort keys of the log and snapshot that ``head`` stands on: what the next snapshot replaces."""
@@ -197,6 +213,10 @@ class Partition:
                 f"{len(parts)} of {head.snapshot_parts} are there"
             )
         return b"".join(parts[: head.snapshot_parts])
+
+
+def _tickets(item: Item, name: str) -> list[int]:
+    return [int(ticket["N"]) for ticket in item[name]["L"]] if name in item else []
 
 
 def _seq_of(sort_key: str) -> int:

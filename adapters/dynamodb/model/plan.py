@@ -36,6 +36,7 @@ from adapters.dynamodb.model.items import (
     encode_message,
     head_change,
     key,
+    log_items,
     log_key,
     message_key,
     token,
@@ -293,8 +294,8 @@ def plan_commit(
     on_inbox = inbox_action(turn, after, yields=commit.yields, posts=posts)
     if on_inbox is not None:
         actions.append(on_inbox)
-    for sort_key, part in zip(log_keys, parts, strict=True):
-        actions.append(put_action({**key(head.workflow_id, sort_key), "b": binary(part)}))
+    returned = [message.ticket for message in commit.returned]
+    actions += map(put_action, log_items(head.workflow_id, after.seq, parts, taken=removed, returned=returned))
     actions += [delete_action(key(head.workflow_id, message_key(ticket))) for ticket in removed]
     actions += [put_action(encode_message(head.workflow_id, message)) for message in commit.returned]
     actions += [put_action(encode_message(post.workflow_id, post.message)) for post in posted]
