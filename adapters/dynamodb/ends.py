@@ -132,10 +132,7 @@ async def tell_waiters(table: Table, ended: Head, now: int) -> list[str]:
     Raises:
         StoreUnavailableError: somebody could not be told; everybody else has been.
     """
-    waiters = [
-        item[SORT_KEY]["S"].removeprefix(AWAIT_PREFIX)
-        async for item in table.query(items_query_of(ended.workflow_id, AWAIT_PREFIX))
-    ]
+    waiters = await _waiters(table, ended.workflow_id)
     told: list[str] = []
     failures: list[StoreUnavailableError] = []
 
@@ -160,11 +157,21 @@ async def is_to_be_seen(table: Table, workflow_id: str) -> bool:
 
     Once all have been told it can only become false.
     """
-    async for item in table.query(items_query_of(workflow_id, AWAIT_PREFIX)):
-        inbox = await table.get(key(item[SORT_KEY]["S"].removeprefix(AWAIT_PREFIX), INBOX))
-        if inbox is not None and "closed" not in inbox and workflow_id in inbox.get("told", {}).get("SS", ()):
+    waiters = await _waiters(table, workflow_id)
+    for first in range(0, len(waiters), TELL_AT_ONCE):
+        if any(await together(_has_to_look(table, one, workflow_id) for one in waiters[first : first + TELL_AT_ONCE])):
             return True
     return False
+
+
+async def _has_to_look(table: Table, waiter: str, ended: str) -> bool:
+    inbox = await table.get(key(waiter, INBOX))
+    return inbox is not None and "closed" not in inbox and ended in inbox.get("told", {}).get("SS", ())
+
+
+async def _waiters(table: Table, workflow_id: str) -> list[str]:
+    query = items_query_of(workflow_id, AWAIT_PREFIX)
+    return [item[SORT_KEY]["S"].removeprefix(AWAIT_PREFIX) async for item in table.query(query)]
 
 
 async def _tell(table: Table, waiter: str, ended: str, now: int) -> bool:

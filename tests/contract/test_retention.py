@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from adapters.dynamodb.model.items import DUE_SHARD_NAMES
-from adapters.dynamodb.model.limits import LEASE_MS, SEEN_LOOK_MS
+from adapters.dynamodb.model.limits import LEASE_MS, SEEN_LOOK_MS, TELL_AT_ONCE
 from adapters.dynamodb.purge import Purge
 from adapters.dynamodb.store import Ended, Outlived, Purging
 from engine import ActivityContext, Context, inspect, values
@@ -174,6 +175,26 @@ async def test_what_somebody_sleeps_for_is_kept_until_that_one_has_looked(place:
     looks = run_workflow("waits", waits, None, await place.claimed("waits"))
     assert (await looks.result).output == 7
     assert await place.store.purge("w", is_outlived=True) == Purge(None)
+
+
+async def test_whether_many_have_looked_is_asked_many_at_a_time(moto_place: Place) -> None:
+    place = moto_place
+    await ended(place, WHOLE)
+    notes = [{"pk": {"S": "w"}, "sk": {"S": f"AWAIT#{number:03d}"}} for number in range(5 * TELL_AT_ONCE)]
+    for note in notes:
+        await place.client.put_item(TableName=place.table, Item=note)
+    place.clock.shift_ms += DAY_MS
+    under_way: list[int] = [0]
+
+    async def slow() -> None:
+        under_way.append(under_way[-1] + 1)
+        await asyncio.sleep(0.01)
+        under_way.append(under_way[-1] - 1)
+
+    place.client.chance = lambda operation: slow if operation == "get_item" else None
+    assert await place.store.purge("w", is_outlived=True) == Purge()
+    # One after the other, tens of thousands take longer than any invocation.
+    assert max(under_way) == TELL_AT_ONCE
 
 
 async def test_a_purge_that_is_cut_short_is_gone_on_from(moto_place: Place) -> None:

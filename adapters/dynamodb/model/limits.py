@@ -105,7 +105,7 @@ NOTES_AT_ONCE = 16
 """Workflows with which a waiter is noted at a time. Design choice."""
 
 TELL_AT_ONCE = 16
-"""Waiters that are told of an end at a time. Design choice."""
+"""Waiters that are told of an end, or looked at, at a time. Design choice."""
 
 LEASE_MS = 60_000
 """Default lease. Source: the design."""
