@@ -113,6 +113,15 @@ def test_an_event_of_another_kind_is_kept_for_someone_to_see(wiring: Wiring, clo
     assert cloud.items() == []
 
 
+def test_a_message_by_which_no_other_delivery_is_known_is_kept_for_someone_to_see(
+    wiring: Wiring, cloud: Cloud, started: str
+) -> None:
+    before = cloud.items()
+    with pytest.raises(UnreadableEventError):
+        deliver(wiring, **{"detail-type": MESSAGE, "detail": {"workflow_id": started, "name": "go"}, "id": None})
+    assert cloud.items() == before
+
+
 def test_an_event_that_cannot_be_handled_now_comes_again(wiring: Wiring, cloud: Cloud, started: str) -> None:
     cloud.client("sqs").delete_queue(QueueUrl=cloud.queue_url)
     with pytest.raises(StoreUnavailableError):
