@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import Any
 
@@ -14,6 +15,7 @@ from engine import (
     HistorySnapshot,
     Registry,
     StepErrorEvent,
+    StepExhaustedError,
     UnknownTypeError,
     WorkflowState,
     run_workflow,
@@ -22,6 +24,7 @@ from engine import (
 from engine.error_info import error_info, error_text, parse_error, shortened
 from engine.errors import InvalidIdError
 from engine.history.hooks import RunErrorEvent
+from engine.limits import DEATHS_MAX
 from tests.unit.bench import WORKFLOW_ID, Bench
 
 
@@ -275,3 +278,21 @@ async def test_the_log_is_silent_during_a_replay(caplog: pytest.LogCaptureFixtur
     # What Lambda's runtime puts into each record itself, whereupon it drops one of the same name.
     lambdas = {"timestamp", "level", "logger", "stackTrace", "errorType", "errorMessage", "requestId", "location"}
     assert lambdas.isdisjoint(vars(caplog.records[0]))
+
+
+async def test_the_log_speaks_again_behind_a_step_that_has_killed_its_process(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    caplog.set_level(logging.INFO, logger="torpor.workflow")
+
+    async def work(ctx: Context) -> None:
+        ctx.log.info("begins")
+        with contextlib.suppress(StepExhaustedError):
+            await ctx.step("a", bench.raising("a", ValueError("no")))
+        ctx.log.info("goes on without a")
+
+    await bench.once(work)
+    bench.driver.deaths = DEATHS_MAX
+    bench.clock.advance(60)
+    await bench.through(work)
+    assert [record.message for record in caplog.records] == ["begins", "goes on without a"]
+    assert (bench.state(), bench.runs["a"]) == ("completed", 1)
