@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from engine import retry
 from engine.entry import Entry, EntryMetadata, EntryStatus, StepEntry
-from engine.error_info import error_text, parse_error
+from engine.error_info import parse_error
 from engine.errors import (
     CriticalError,
     RollbackCheckpointError,
@@ -235,7 +235,9 @@ async def _record_exhausted(
 ) -> None:
     scope.act(is_step=True)
     now = scope.turn.clock.now()
-    text = error.last_error if isinstance(error, StepExhaustedError) else error_text(error)
+    # The other failures that history knows are no news: the attempt that ended so has recorded it.
+    assert isinstance(error, StepExhaustedError)
+    text = error.last_error
     if entry is None:
         entry = scope.record(name, StepEntry(error=text))
     known = metadata or EntryMetadata(created_at=now)
