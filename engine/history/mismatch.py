@@ -38,9 +38,21 @@ def other_operation(storage: Storage, scope_key: bytes, name: str, wanted: type[
     if wanted is not MessageEntry and _has_parts(storage, scope_key, name):
         return MessageEntry.kind
     index = storage.find_name(name)
-    if index is not None and wanted not in _WITH_SCOPES and storage.below(keys.child_key(scope_key, index)):
+    if index is None:
+        return None
+    place = keys.child_key(scope_key, index)
+    below = storage.below(place)
+    # What stands in the place itself, and in no branch and no iteration, is of no operation with several scopes.
+    if below and (wanted not in _WITH_SCOPES or any(_is_in(storage, place, key) for key in below)):
         return "try_block"
     return None
+
+
+def _is_in(storage: Storage, place: bytes, key: bytes) -> bool:
+    entry = storage.find(key)
+    assert entry is not None
+    segment = entry.location[-1]
+    return isinstance(segment, int) and keys.child_key(place, segment) == key
 
 
 def _has_parts(storage: Storage, scope_key: bytes, name: str) -> bool:

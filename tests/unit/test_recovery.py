@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from engine import (
+    Break,
     Context,
     CriticalError,
     HistoryDivergedError,
@@ -189,3 +190,29 @@ async def test_a_block_leaves_no_entry_and_diverges_where_another_operation_stoo
     await other.once(lambda ctx: ctx.sleep("b", 60))
     with pytest.raises(HistoryDivergedError, match="'b' is a try_block in the code"):
         await other.through(work)
+
+
+@pytest.mark.parametrize("kind", ["join", "race", "loop"])
+async def test_a_block_that_has_become_an_operation_with_several_scopes_is_found(kind: str) -> None:
+    """Though what it has done stands where the new operation would have a branch of that name."""
+    bench = Bench()
+
+    async def branch(ctx: Context) -> None:
+        await ctx.step("b", bench.giving("b"))
+
+    async def body(ctx: Context, _state: Any) -> Break[None]:
+        await branch(ctx)
+        return Break(None)
+
+    async def block(ctx: Context) -> None:
+        await ctx.try_block("j", lambda inner: inner.step("a", bench.giving("a")))
+        await ctx.sleep("s", 60)
+
+    async def other(ctx: Context) -> None:
+        await (ctx.loop("j", body) if kind == "loop" else getattr(ctx, kind)("j", {"a": branch}))
+        await ctx.sleep("s", 60)
+
+    await bench.once(block)
+    with pytest.raises(HistoryDivergedError, match=f"'j' is a {kind} in the code, but history has a try_block there"):
+        await bench.once(other)
+    assert bench.runs == {"a": 1}
