@@ -440,3 +440,29 @@ def test_a_race_result_says_what_it_is() -> None:
     assert repr(RaceResult("a", 1)) == "RaceResult(winner='a', value=1)"
     assert RaceResult("a", 1) == RaceResult("a", 1)
     assert RaceResult("a", 1) != RaceResult("b", 1)
+
+
+@pytest.mark.parametrize("kind", ["join", "race"])
+async def test_a_branch_that_has_failed_is_not_entered_again_while_the_others_go_on(kind: str) -> None:
+    bench = Bench()
+    entered: list[str] = []
+
+    async def failing(ctx: Context) -> None:
+        entered.append("failing")
+        # What code decides by a time of day, say: entered again it would go on, and win.
+        if len(entered) == 1:
+            await ctx.step("no", bench.raising("no", CriticalError("no")))
+
+    async def waiting(ctx: Context) -> str:
+        await ctx.sleep("s", 60)
+        return "waited"
+
+    async def work(ctx: Context) -> Any:
+        if kind == "race":
+            return (await ctx.race("r", {"a": failing, "b": waiting})).value
+        with pytest.raises(JoinError, match="a"):
+            await ctx.join("r", {"a": failing, "b": waiting})
+        return "waited"
+
+    assert (await bench.through(work)).output == "waited"
+    assert entered == ["failing"]
