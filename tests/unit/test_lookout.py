@@ -11,9 +11,10 @@ import pytest
 
 from engine import Context, WorkflowResult, WorkflowState, workflow
 from engine.author.registry import Registry
-from engine.errors import StoreUnavailableError
+from engine.errors import MessageWaitError, SleepError, StoreUnavailableError, WorkflowWaitError
 from engine.limits import LOOKOUT_WORKFLOWS_MAX
 from engine.testing import MemoryWorld
+from engine.waits import Wait, Waits
 from tests.unit.bench import Bench
 
 WORK_S = 600
@@ -308,3 +309,18 @@ async def test_asking_after_many_takes_long_and_is_no_work_beside_which_they_are
     assert isinstance(result, WorkflowResult), result
     assert result.state is WorkflowState.SLEEPING
     assert asked == count
+
+
+async def test_somebody_listens_as_long_as_one_wait_is_for_what_others_bring() -> None:
+    waits = Waits()
+    message, end = (Wait(signal, is_short=False) for signal in (MessageWaitError(("go",)), WorkflowWaitError(("w",))))
+    waits.add(Wait(SleepError(60_000), is_short=False))
+    assert not waits.is_listening()
+    for wait in (message, end):
+        waits.add(wait)
+    waits.discard(message)
+    waits.discard(message)
+    assert waits.is_listening()
+    waits.discard(end)
+    assert waits
+    assert not waits.is_listening()
