@@ -37,8 +37,14 @@ async def drive(
 
     ``input`` may be the JSON that a caller of the API would send; the workflow gets what it asks for.
 
-    Raises what the workflow raises when it fails.
+    Raises what the workflow raises when it fails, and ValueError where the driver holds another workflow already.
     """
+    if driver.driven_as not in (None, workflow_id):
+        raise ValueError(
+            f"this driver holds the workflow {driver.driven_as!r}, whose history would be taken for that of "
+            f"{workflow_id!r}; give each workflow a MemoryDriver of its own, or several a MemoryWorld"
+        )
+    driver.driven_as = workflow_id
     while True:
         handle = run_workflow(workflow_id, fn, input, driver, clock=clock, **options)
         result = await while_jumping(handle, clock)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from engine import limits, values
@@ -10,7 +11,7 @@ from engine.author.changing import Changing
 from engine.author.dispatching import Dispatching
 from engine.author.knowing import Knowing
 from engine.author.listening import Listening
-from engine.author.operating import ABSENT, label_of
+from engine.author.operating import ABSENT, check_function, label_of
 from engine.author.publishing import Publishing
 from engine.author.queue_context import Queue
 from engine.author.registry import Workflow
@@ -26,7 +27,7 @@ from engine.ops.version import check_number
 from engine.signature import adapt, takes_state
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable
 
     from engine.ops.loop import Break, Continue
     from engine.ops.race import RaceResult
@@ -64,6 +65,7 @@ class Context(Knowing, Stepping, Waiting, Changing, Listening, Signalling, Dispa
         catch: BlockCatch = recovery.BLOCK_CATCH,
     ) -> Coroutine[Any, Any, TryResult[T]]:
         """Run ``body(ctx)`` in a scope of its own; what fails in it for good becomes a ``TryResult``."""
+        check_function(body, f"try_block({name!r})")
         return self._perform(
             name, "try_block", lambda used: recovery.try_block(self._scope, used, _in_context(body), catch)
         )
@@ -111,6 +113,7 @@ class Context(Knowing, Stepping, Waiting, Changing, Listening, Signalling, Dispa
         label = label_of(name, "loop")
         if label is None:
             body, state = name, body
+        check_function(body, f"loop({label!r})")
         _check_whole("loop: history_prune_interval", history_prune_interval)
         if history_size is not None:
             _check_whole("loop: history_size", history_size)
@@ -174,6 +177,7 @@ class Context(Knowing, Stepping, Waiting, Changing, Listening, Signalling, Dispa
             JoinError: bodies failed, named by their index; all others have ended too.
         """
         _check_bound(f"map({name!r}): concurrency", concurrency)
+        check_function(body, f"map({name!r})")
         returns = values.return_type(body)
         branches = {
             str(index): Branch(body=_in_context(functools.partial(_with_item, body, item)), returns=returns)
@@ -224,6 +228,7 @@ class Context(Knowing, Stepping, Waiting, Changing, Listening, Signalling, Dispa
             Exception: what the other workflow raises, as it is.
         """
         fn = workflow.fn if isinstance(workflow, Workflow) else workflow
+        check_function(fn, "inline")
         used = name or (workflow.name if isinstance(workflow, Workflow) else fn.__name__)
         return self._perform(used, "inline", lambda used: self._inline(used, fn, given))
 
@@ -275,8 +280,11 @@ def _with_state(body: Callable[..., Awaitable[Any]]) -> Callable[[Scope, Any], A
 
 
 def _branches(branches: Mapping[str, Callable[[Context], Awaitable[Any]]]) -> dict[str, Branch]:
-    for name in branches:
+    if not isinstance(branches, Mapping):
+        raise TypeError(f"branches are a mapping of names to functions, not {type(branches).__name__}")
+    for name, body in branches.items():
         check_name(name)
+        check_function(body, f"the branch {name!r}")
     return {name: Branch(body=_in_context(body), returns=values.return_type(body)) for name, body in branches.items()}
 
 

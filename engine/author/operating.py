@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from engine.history.positions import has_traces
@@ -15,6 +16,9 @@ T = TypeVar("T")
 
 ABSENT: Final[Any] = object()
 """Stands for an argument that was not given."""
+
+_TEXT_MAX = 200
+"""Characters that an error tells of a value. Design choice: it is a line."""
 
 
 class Operating:
@@ -50,6 +54,17 @@ class Operating:
                 # A replay could not tell this operation from the one after it, so the code must not go on.
                 scope.turn.fail(error)
             raise
+
+
+def check_function(fn: Any, what: str) -> None:
+    """Raise TypeError unless ``fn`` can be called; ``what`` says whose it is."""
+    if callable(fn):
+        return
+    made = ""
+    if inspect.iscoroutine(fn):
+        fn.close()
+        made = f": write {fn.__name__}, without calling it, and its arguments behind it"
+    raise TypeError(f"{what} takes a function and calls it, not {type(fn).__name__} {fn!r}"[:_TEXT_MAX] + made)
 
 
 def label_of(name: Any, what: str) -> str | None:

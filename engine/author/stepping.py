@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack, overload
 
 from engine.author.activities import Activity
-from engine.author.operating import ABSENT, Operating, label_of
+from engine.author.operating import ABSENT, Operating, check_function, label_of
 from engine.author.step_options import policy_of
 from engine.entry import StepEntry
 from engine.ops import recovery, step
@@ -146,6 +146,9 @@ class Stepping(Operating):
         Raises:
             StepError, RollbackError: as for ``step``.
         """
+        if not isinstance(activity, Activity):
+            check_function(activity, "activity")
+            raise TypeError(f"activity takes what @activity has made, not {activity!r}; a plain function is a step's")
         policy = activity.policy(options)
         return self._perform(
             activity.name if name is None else name,
@@ -174,6 +177,7 @@ def _prepared(
         fn, args = name, args if fn is ABSENT else (fn, *args)
     elif fn is ABSENT:
         raise TypeError(f"{what}({label!r}) needs a function")
+    check_function(fn, what if label is None else f"{what}({label!r})")
     if isinstance(fn, Activity):
         return label, fn.step_fn, args, fn.policy(options)
     return label, fn, args, policy_of(label or fn.__class__.__name__, options)

@@ -106,6 +106,7 @@ class MemoryDriver:
         awaited: ids of the workflows whose end it waits for, as of the last yield.
         commits: every commit that wrote something, in order.
         deaths: what the engine is told of runs that died; a test may set it, a commit resets it.
+        driven_as: the workflow that ``drive`` has run on it; another one is refused.
         latency_s: seconds that every call takes.
         peers: the workflows beside it; None where it is alone.
         on_call: called with the operation's name and ``"before"`` or ``"after"``; what it raises, the call raises.
@@ -132,6 +133,7 @@ class MemoryDriver:
         self.clock: Clock = clock or SystemClock()
         self.deaths = 0
         self.started_at: int | None = None
+        self.driven_as: str | None = None
         self.latency_s = latency_s
         self.on_call = on_call
         self.origin = Origin(ray_id=ray_id, request_id=request_id)

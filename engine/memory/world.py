@@ -100,6 +100,8 @@ class MemoryWorld:
         request_id: str = "",
     ) -> str:
         """Start a workflow; ``drive`` runs it. One that is there in its place already is left as it is; its id."""
+        if not isinstance(fn, Workflow) and not callable(fn):
+            raise TypeError(f"a world starts a function or what @workflow has made, not {fn!r}")
         start = Child(
             workflow_id=workflow_id,
             workflow_type=fn.name if isinstance(fn, Workflow) else fn.__name__,

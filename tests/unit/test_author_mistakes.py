@@ -282,3 +282,45 @@ async def test_a_result_that_cannot_be_kept_wins_no_race_live_nor_on_replay() ->
     clock = VirtualClock()
     await drive("w", body, None, MemoryDriver(clock=clock), clock)
     assert seen == ["second", "second"]
+
+
+async def charge(*_args: Any) -> str:
+    return "charged"
+
+
+@pytest.mark.parametrize(
+    ("operation", "told"),
+    [
+        (lambda ctx: ctx.step("charge", charge(7)), r"step\('charge'\) takes a function and calls it, not coroutine"),
+        (lambda ctx: ctx.try_step("charge", charge(7)), r"try_step\('charge'\) takes a function"),
+        (lambda ctx: ctx.join("all", {"one": charge(ctx)}), "the branch 'one' takes a function"),
+        (lambda ctx: ctx.race("any", {"one": charge(ctx)}), "the branch 'one' takes a function"),
+        (lambda ctx: ctx.map("each", [1], charge(ctx)), r"map\('each'\) takes a function"),
+        (lambda ctx: ctx.loop("again", charge(ctx)), r"loop\('again'\) takes a function"),
+        (lambda ctx: ctx.try_block("part", charge(ctx)), r"try_block\('part'\) takes a function"),
+        (lambda ctx: ctx.inline(charge(ctx)), "inline takes a function"),
+        (lambda ctx: ctx.activity(charge(ctx)), "activity takes a function"),
+    ],
+)
+async def test_a_call_in_place_of_a_function_fails_at_once_and_is_told_how_to_be_written(
+    operation: Callable[[Any], Any], told: str
+) -> None:
+    async def work(ctx: Context, _input: Any) -> Any:
+        return await operation(ctx)
+
+    clock = VirtualClock()
+    driver = MemoryDriver(clock=clock)
+    with pytest.raises(TypeError, match=told) as caught:
+        await drive("w", work, None, driver, clock)
+    assert "write charge, without calling it" in str(caught.value)
+    # Nothing was tried again, and no call is left that nobody awaits: that would be a warning.
+    assert driver.clock.now() == VirtualClock().now()
+
+
+async def test_branches_in_a_list_are_told_to_be_a_mapping() -> None:
+    async def work(ctx: Context, _input: Any) -> Any:
+        return await ctx.join("all", [charge])  # type: ignore[call-overload]
+
+    clock = VirtualClock()
+    with pytest.raises(TypeError, match="mapping of names to functions, not list"):
+        await drive("w", work, None, MemoryDriver(clock=clock), clock)

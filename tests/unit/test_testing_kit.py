@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -12,7 +12,7 @@ from engine import Context, WorkflowState, run_workflow
 from engine.commit import Alarm, Commit, Outgoing, Reply
 from engine.entry import Message
 from engine.errors import CommitInFlightError, InboxMovedError, StoreUnavailableError
-from engine.testing import MemoryDriver, VirtualClock, drive
+from engine.testing import MemoryDriver, MemoryWorld, VirtualClock, drive
 
 
 def message(name: str, ticket: int = 0) -> Message:
@@ -205,3 +205,20 @@ async def test_waiting_for_messages_ends_with_one_of_the_names_or_the_signal() -
     assert not waiting.done()
     signal.event.set()
     await waiting
+
+
+async def test_a_driver_that_holds_one_workflow_is_not_driven_as_another() -> None:
+    async def work(ctx: Context, _input: None) -> str:
+        return await ctx.step("s", lambda: ctx.workflow_id)
+
+    clock = VirtualClock()
+    driver = MemoryDriver(clock=clock)
+    assert (await drive("a", work, None, driver, clock)).output == "a"
+    assert (await drive("a", work, None, driver, clock)).output == "a"
+    with pytest.raises(ValueError, match=r"holds the workflow 'a'.*MemoryDriver of its own"):
+        await drive("b", work, None, driver, clock)
+
+
+async def test_a_world_starts_what_can_be_called() -> None:
+    with pytest.raises(TypeError, match="a function or what @workflow has made, not 'order'"):
+        MemoryWorld().start("a", cast("Any", "order"))
