@@ -69,7 +69,8 @@ distclean: clean ## Remove the environments too.
 	rm -rf .venv .venv-ministack .venv-sam .venv-audit
 
 # Locks hold a hash of every file, so what is installed is what was resolved. uv is only faster: where it cannot be had
-# or cannot reach the index as pip does, pip does the same.
+# or cannot reach the index as pip does, pip does the same. A lock names everything: --no-deps keeps a pip of 2023 from
+# taking a dependency with extras for one that has no pin.
 $(DEV): $(LOCKS)/uv.txt $(LOCKS)/dev.txt pyproject.toml
 	@.venv/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
 	@[ -x .venv/bin/uv ] || .venv/bin/python -m pip install --quiet --require-hashes -r $(LOCKS)/uv.txt || true
@@ -94,6 +95,6 @@ endef
 
 define install
 	@echo "installing $(LOCKS)/$(2).txt into $(1)"
-	@.venv/bin/uv pip install --quiet --python $(1)/bin/python --require-hashes -r $(LOCKS)/$(2).txt 2>/dev/null \
-		|| $(1)/bin/python -m pip install --quiet --require-hashes -r $(LOCKS)/$(2).txt
+	@.venv/bin/uv pip install --quiet --python $(1)/bin/python --no-deps --require-hashes -r $(LOCKS)/$(2).txt 2>/dev/null \
+		|| $(1)/bin/python -m pip install --quiet --no-deps --require-hashes -r $(LOCKS)/$(2).txt
 endef

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,8 +54,17 @@ def start(arguments: Namespace) -> None:
     if arguments.wait is not None:
         _print_ending(arguments, _ending(api, started["id"], arguments.wait))
     else:
-        how = "started" if started.get("created", True) else "was started before"
+        how = f"started{_waiting(arguments.start_at)}" if started.get("created", True) else "was started before"
         tell(arguments, started, f"{started['id']}  {how}{_ids(reply)}")
+
+
+def _waiting(start_at: str | None) -> str:
+    """Until when a workflow waits that begins at that instant; nothing where it does not wait."""
+    if start_at is None:
+        return ""
+    # The API has taken the text: it is an instant with an offset.
+    is_ahead = datetime.fromisoformat(start_at).timestamp() * 1000 > SystemClock().now()
+    return f"; it waits until {start_at}" if is_ahead else ""
 
 
 def send(arguments: Namespace) -> None:

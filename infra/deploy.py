@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,7 @@ from infra.fault import CalledWronglyError, DeployError
 from infra.package import Application, build_folder
 from infra.place import TEMPLATE, deployment, function
 from infra.target import stack_outputs
+from infra.unpacked import unpacked
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -23,19 +26,22 @@ STACK_CHARACTERS_MAX = 57
 """Characters of a stack's name. Source: EventBridge Scheduler, whose groups have names of 64, less the template's
 "-alarms"."""
 
+_STACK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
+"""Source: CloudFormation, StackName of CreateStack."""
+
 
 def run(arguments: Namespace) -> None:
     """Build the package for AWS and deploy it; raises DeployError where a tool is missing or fails."""
     folder = Path.cwd()
-    if arguments.stack and len(arguments.stack) > STACK_CHARACTERS_MAX:
-        length = len(arguments.stack)
-        raise CalledWronglyError(f"A stack's name has at most {STACK_CHARACTERS_MAX} characters, not {length}.")
+    _check_name(arguments.stack)
     application = Application.of(arguments.app, folder)
     # Who has named no module hears of it before anything is installed.
     application.sources()
     sam = find_sam()
     _report("packaging the functions")
-    build_folder(application, function(folder), _report)
+    packed = build_folder(application, function(folder), _report)
+    for line in unpacked(application, packed):
+        print(f"torpor: warning: {line}", file=sys.stderr, flush=True)
     place = _with_template(deployment(folder))
     _sam(sam, place, ["build"])
     if arguments.build_only:
@@ -48,6 +54,15 @@ def run(arguments: Namespace) -> None:
     options += ["--no-fail-on-empty-changeset", *region, "--parameter-overrides", *overrides]
     _sam(sam, place, ["deploy", *options, *arguments.sam])
     print(f"deployed: {stack_outputs(arguments.stack, arguments.region).get('ApiUrl', arguments.stack)}")
+
+
+def _check_name(stack: str) -> None:
+    if not _STACK_NAME.fullmatch(stack):
+        raise CalledWronglyError(
+            f"{stack!r} is no name of a stack: it has letters, digits and hyphens, and begins with a letter."
+        )
+    if len(stack) > STACK_CHARACTERS_MAX:
+        raise CalledWronglyError(f"A stack's name has at most {STACK_CHARACTERS_MAX} characters, not {len(stack)}.")
 
 
 def find_sam() -> Path:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
+_NEWER_UV = "a newer uv is used where it is on the PATH or in torpor's environment (`pip install --upgrade uv`)"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
     """A virtual environment that holds what a lock names.
@@ -31,20 +34,23 @@ class Environment:
         name: the lock's name, without its ending.
         title: what people call it.
         folder: where it is.
+        instead: what else its user may do where it cannot be installed, as the end of a sentence.
     """
 
     name: str
     title: str
     folder: Path
+    instead: str = ""
 
     @classmethod
-    def of(cls, name: str, title: str) -> Environment:
+    def of(cls, name: str, title: str, instead: str = "") -> Environment:
         """In a checkout the one that the Makefile makes too; else one in the user's cache for each lock and Python."""
         if IS_CHECKOUT:
-            return cls(name=name, title=title, folder=ROOT / f".venv-{name}")
+            return cls(name=name, title=title, folder=ROOT / f".venv-{name}", instead=instead)
         python = f"{sys.version_info.major}.{sys.version_info.minor}"
         digest = hashlib.sha256((LOCKS / f"{name}.txt").read_bytes()).hexdigest()[:12]
-        return cls(name=name, title=title, folder=BUILD / "environments" / f"{name}-{python}-{digest}")
+        folder = BUILD / "environments" / f"{name}-{python}-{digest}"
+        return cls(name=name, title=title, folder=folder, instead=instead)
 
     def program(self, name: str) -> Path:
         """The path of a program in it, there or not."""
@@ -83,13 +89,16 @@ class Environment:
         uv = find_uv()
         pip = [str(self.python), "-m", "pip", "install", "--disable-pip-version-check"]
         installer = [str(uv), "pip", "install", "--python", str(self.python)] if uv else pip
-        command = [*installer, "--quiet", "--require-hashes", "-r", str(LOCKS / f"{self.name}.txt")]
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        # The lock names everything, and a pip of 2023 takes a dependency with extras for one that has no pin.
+        lock = ["--quiet", "--no-deps", "--require-hashes", "-r", str(LOCKS / f"{self.name}.txt")]
+        done = subprocess.run([*installer, *lock], check=False, capture_output=True, text=True)
         if done.returncode != 0 and uv:
             # Where uv cannot reach the index as pip is told to, pip may.
-            done = subprocess.run([*pip, *command[len(installer) :]], check=False, capture_output=True, text=True)
+            done = subprocess.run([*pip, *lock], check=False, capture_output=True, text=True)
         if done.returncode != 0:
-            raise DeployError(f"{self.title} cannot be installed: {done.stderr.strip() or done.stdout.strip()}")
+            said = done.stderr.strip() or done.stdout.strip()
+            remedy = f"Where it is the installer that fails: {_NEWER_UV}{self.instead}."
+            raise DeployError(f"{self.title} cannot be installed: {said}\n{remedy}")
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -103,7 +112,7 @@ class Environment:
 MINISTACK = Environment.of("ministack", "the local AWS")
 """Where the local AWS is; its interpreter also runs the functions there."""
 
-SAM = Environment.of("sam", "the AWS SAM CLI")
+SAM = Environment.of("sam", "the AWS SAM CLI", "; a `sam` of your own on the PATH will do as well")
 
 
 def find_uv() -> Path | None:

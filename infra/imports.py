@@ -79,7 +79,7 @@ def _parsed(file: Path, _changed_ns: int, _size: int) -> frozenset[str]:
     """The same for one state of a file: ``torpor dev`` asks twice a second."""
     try:
         tree = ast.parse(file.read_bytes())
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError):
         # The author's to see when it is imported, with its line.
         return frozenset()
     return frozenset(_names(tree))

@@ -14,6 +14,7 @@ from infra.aws import LOCAL_ACCESS_KEY, LOCAL_REGION, LOCAL_SECRET_KEY
 from infra.environment import MINISTACK
 from infra.package import laid_out
 from infra.place import TEMPLATE
+from infra.unpacked import unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,9 +46,11 @@ class Trial:
 def try_application(application: Application, report: Callable[[str], None]) -> Trial:
     """Import what would be deployed, as the local stack's functions will; raises DeployError where it cannot be packed.
 
-    ``report`` is told of what takes long.
+    ``report`` is told of what takes long, and warned of what will be missing on AWS.
     """
     with laid_out(application, MINISTACK.python, report) as (code, dependencies):
+        for line in unpacked(application, code, dependencies):
+            report(f"warning: {line}")
         return try_imports(MINISTACK.python, code, dependencies, application.modules)
 
 

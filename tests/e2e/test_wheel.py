@@ -33,6 +33,8 @@ async def greeting(name: str) -> str:
     return f"Hello, {name}"
 """
 
+MISSED = "imports yaml, which nothing in the package has: add its distribution to requirements.txt"
+
 READY_SECONDS_MAX = 240
 """Two environments are installed on the way; with a warm cache it takes some ten seconds."""
 
@@ -103,7 +105,8 @@ def test_a_user_needs_nothing_but_the_wheel(installed: Installed) -> None:
     )
     assert installed.run(str(installed.python), "-c", check).returncode == 0
     (installed.project / "app.py").write_text(APP)
-    (installed.project / "words.py").write_text(WORDS)
+    # The local AWS has PyYAML in its own environment, and a function on AWS has not.
+    (installed.project / "words.py").write_text(f"import yaml\n{WORDS}")
     said = installed.folder / "dev.txt"
     with said.open("w") as output:
         dev = subprocess.Popen(
@@ -118,6 +121,7 @@ def test_a_user_needs_nothing_but_the_wheel(installed: Installed) -> None:
         until(lambda: "ready after" in said.read_text() or dev.poll() is not None, "torpor dev runs", READY_SECONDS_MAX)
         assert dev.poll() is None, said.read_text()
         assert "app" in said.read_text()
+        assert f"torpor dev: warning: words.py {MISSED}" in said.read_text()
         started = installed.torpor("start", "hello", "--id", "ada", "--input", '"Ada"', "--ray-id", "tour:1")
         assert re.fullmatch(r"ada  started  \(ray tour:1, request [!-~]+\)\n", started)
         assert installed.torpor("get", "ada", "--output", "--wait", "120") == '"Hello, Ada"\n'
@@ -134,7 +138,7 @@ def test_a_user_needs_nothing_but_the_wheel(installed: Installed) -> None:
 
 def test_a_deployment_is_staged_in_the_project(installed: Installed) -> None:
     (installed.project / "app.py").write_text(APP)
-    (installed.project / "words.py").write_text(WORDS)
+    (installed.project / "words.py").write_text(f"import yaml\n{WORDS}")
     tools = installed.folder / "tools"
     tools.mkdir()
     sam = tools / "sam"
@@ -142,7 +146,9 @@ def test_a_deployment_is_staged_in_the_project(installed: Installed) -> None:
     sam.write_text('#!/bin/sh\necho "sam $1 in $(pwd) with $(ls)"\n')
     sam.chmod(0o755)
     installed.environment["PATH"] = f"{tools}{os.pathsep}{installed.environment['PATH']}"
-    told = installed.torpor("deploy", "--stack", "shop", "--build-only")
+    done = installed.run(str(installed.python.with_name("torpor")), "deploy", "--stack", "shop", "--build-only")
+    told = done.stdout
+    assert (done.returncode, done.stderr) == (0, f"torpor: warning: words.py {MISSED}\n")
     place = installed.project / ".torpor" / "deploy"
     assert f"sam build in {place} with template.yaml" in told
     packed = {path.name for path in (place / ".torpor" / "function").iterdir()}

@@ -99,6 +99,12 @@ def test_start_sends_everything_and_signs(api: Api, capsys: pytest.CaptureFixtur
     assert api.asked[-1]["headers"]["authorization"].startswith("AWS4-HMAC-SHA256 Credential=test/")
     assert "/execute-api/aws4_request" in api.asked[-1]["headers"]["authorization"]
     assert api.asked[-1]["headers"]["content-type"] == "application/json"
+    assert capsys.readouterr().out == "o-1  started; it waits until 2030-01-01T00:00:00Z\n"
+
+
+def test_a_start_for_an_instant_that_has_passed_waits_for_nothing(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    api.answer((201, {"id": "o-1", "type": "order", "created": True}))
+    assert torpor(api, "start", "order", "--start-at", "2020-01-01T00:00:00+02:00") == 0
     assert capsys.readouterr().out == "o-1  started\n"
 
 

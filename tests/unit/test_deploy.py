@@ -39,6 +39,18 @@ def test_a_name_that_is_too_long_for_what_the_template_makes_is_told_before_anyt
     assert len(group.replace("${AWS::StackName}", "s" * STACK_CHARACTERS_MAX)) == NAME_LENGTH_MAX
 
 
+@pytest.mark.parametrize("name", ["UPPER_under", "1shop", "-shop", "shop.orders", "übung", "shop\n", ""])
+def test_a_name_that_cloudformation_refuses_is_refused_before_anything_is_done(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as exit_:
+        main(["deploy", "--app", "nomod", "--build-only", f"--stack={name}"])
+    told = capsys.readouterr()
+    assert (exit_.value.code, told.out) == (2, "")
+    assert "is no name of a stack: it has letters, digits and hyphens, and begins with a letter" in told.err
+
+
 @pytest.mark.parametrize("name", [".venv-sam.lock", ".venv-sam/bin/sam", ".aws-sam/build/template.yaml"])
 def test_what_a_deploy_leaves_in_a_clone_is_ignored(name: str) -> None:
     done = subprocess.run(["git", "check-ignore", "--no-index", "-q", name], cwd=ROOT, check=False)
