@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def make_wheel(folder: Path, name: str, *needs: str) -> str:
-    """Make a wheel of version 1.0 with one module; gives the lines of a lock that name it."""
-    about = f"{name}-1.0.dist-info"
+def make_wheel(folder: Path, name: str, *needs: str, version: str = "1.0") -> str:
+    """Make a wheel with one module; gives the line of a lock that names it."""
+    about = f"{name}-{version}.dist-info"
     files = {
         f"{name}.py": "",
         f"{about}/METADATA": "\n".join(
-            ["Metadata-Version: 2.1", f"Name: {name}", "Version: 1.0", "Provides-Extra: more"]
+            ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", "Provides-Extra: more"]
             + [f"Requires-Dist: {need}" for need in needs]
         ),
         f"{about}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
@@ -31,11 +31,11 @@ def make_wheel(folder: Path, name: str, *needs: str) -> str:
     digests = {path: base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()) for path, text in files.items()}
     record = [f"{path},sha256={digest.decode().rstrip('=')}," for path, digest in digests.items()]
     files[f"{about}/RECORD"] = "\n".join([*record, f"{about}/RECORD,,", ""])
-    made = folder / f"{name}-1.0-py3-none-any.whl"
+    made = folder / f"{name}-{version}-py3-none-any.whl"
     with zipfile.ZipFile(made, "w") as archive:
         for path, text in files.items():
             archive.writestr(path, text)
-    return f"{name}==1.0 --hash=sha256:{hashlib.sha256(made.read_bytes()).hexdigest()}\n"
+    return f"{name}=={version} --hash=sha256:{hashlib.sha256(made.read_bytes()).hexdigest()}\n"
 
 
 @pytest.fixture
@@ -49,7 +49,9 @@ def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_dependency_with_extras_is_held_by_the_lock_for_any_pip(locks: Path) -> None:
-    lock = make_wheel(locks, "inner") + make_wheel(locks, "outer", "inner[more]>=0.5")
+    lock = make_wheel(locks, "outer", "inner[more]>=0.5") + make_wheel(locks, "inner")
+    # Since the lock was made there is a newer one, of which it holds no hash.
+    make_wheel(locks, "inner", version="2.0")
     (locks / "tool.txt").write_text(lock)
     made = Environment(name="tool", title="a tool", folder=locks / "made")
     told: list[str] = []
