@@ -25,7 +25,7 @@ def lines(known: Mapping[str, Any], now_ms: int) -> list[str]:
         told.insert(0, "undoes what it has done")
     if known.get("deaths"):
         times = "once" if known["deaths"] == 1 else f"{known['deaths']} times"
-        told.append(f"its process has died {times} since the last commit")
+        told.append(f"its process has died, or stood still for longer than its lease, {times} since the last commit")
     return told
 
 

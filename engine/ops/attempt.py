@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import hashlib
+import logging
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -61,6 +62,12 @@ class StepContext(Struct, frozen=True, kw_only=True):
     idempotency_key: str
     abort_signal: AbortSignal
 
+
+_log = logging.getLogger("torpor")
+
+_LATE_MS = 500
+"""Milliseconds by which a timeout may be late before the loop is said to have stood still. Design choice: longer than
+any pause of a machine that is well."""
 
 _KEY_BYTES = 16
 
@@ -216,6 +223,13 @@ class Attempt:
         self._stop = stop
         return self._expired
 
+    def _tell_blocked(self, took_ms: int) -> None:
+        _log.warning(
+            "step %r of workflow %s ran for %.1f s, beyond its timeout, since it blocks the event loop: nothing can "
+            "end it, nor renew the lease; make its function a plain def, which runs in a thread",
+            *(self.name, self.turn.workflow_id, took_ms / 1000),
+        )
+
     def _expired(self) -> bool:
         if not self._stop():
             return False
@@ -253,6 +267,8 @@ class Attempt:
         )
         if is_completed:
             self.scope.finished(now)
+            if now - self.started_at > self.policy.timeout_s * 1000 + _LATE_MS > _LATE_MS:
+                self._tell_blocked(now - self.started_at)
 
     async def _after_record(self) -> None:
         """The result must be durable before anything else acts; on most stores that can wait for the next operation."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -324,3 +325,24 @@ async def test_branches_in_a_list_are_told_to_be_a_mapping() -> None:
     clock = VirtualClock()
     with pytest.raises(TypeError, match="mapping of names to functions, not list"):
         await drive("w", work, None, MemoryDriver(clock=clock), clock)
+
+
+async def test_a_step_that_blocks_the_loop_is_named_since_no_timeout_can_end_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def blocking(seconds: float) -> str:
+        threading.Event().wait(seconds)
+        return "late"
+
+    async def blocks() -> str:
+        return blocking(0.7)
+
+    async def work(ctx: Context, _input: Any) -> Any:
+        await ctx.step("in a thread", blocking, 0.001, timeout=30)
+        return await ctx.step("charge", blocks, timeout=0.1)
+
+    result = await run_workflow("w", work, None, MemoryDriver()).result
+    assert result.output == "late"
+    [warning] = [record.getMessage() for record in caplog.records]
+    assert warning.startswith("step 'charge' of workflow w ran for 0.")
+    assert "make its function a plain def" in warning

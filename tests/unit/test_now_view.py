@@ -72,9 +72,11 @@ def test_what_comes_first(known: dict[str, Any], line: str) -> None:
 def test_one_that_is_at_work_tells_of_its_last_commit_and_not_of_what_it_waited_for() -> None:
     assert told(state="running", is_running=True, retrying=[step()], waiting_for=["a"], deaths=2) == [
         f"at work; the last commit was at 2026-03-01 02:58:00 UTC (2 min ago), and {FIRST_ATTEMPTS}",
-        "its process has died 2 times since the last commit",
+        "its process has died, or stood still for longer than its lease, 2 times since the last commit",
     ]
-    assert told(is_running=True, deaths=1)[1] == "its process has died once since the last commit"
+    assert told(is_running=True, deaths=1)[1] == (
+        "its process has died, or stood still for longer than its lease, once since the last commit"
+    )
 
 
 def test_an_answer_that_does_not_say_how_it_stands_is_told_nothing_of() -> None:
