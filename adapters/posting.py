@@ -124,25 +124,25 @@ class Poster:
 
     async def _connected(self) -> _Connection:
         address = self.address
-        connection = _Connection(address.netloc, self._limits.read_timeout_s, self._clock)
         try:
             async with asyncio.timeout(self._limits.connect_timeout_s):
-                loop = asyncio.get_running_loop()
-                found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-                # Not the loop's own race of addresses: called off just when one has won, it drops an open socket.
-                connected = await start_connection(found, happy_eyeballs_delay=NEXT_ADDRESS_S)
-                await loop.create_connection(
-                    lambda: connection,
-                    sock=connected,
-                    ssl=address.tls,
-                    server_hostname=address.host if address.tls else None,
-                )
+                return await self._connect()
         except TimeoutError as error:
             raise ConnectTimeoutError(endpoint_url=address.netloc, error=error) from error
         except OSError as error:
             raise EndpointConnectionError(endpoint_url=address.netloc, error=error) from error
+
+    async def _connect(self) -> _Connection:
+        address, loop = self.address, asyncio.get_running_loop()
+        found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        # Not the loop's own race of addresses: called off just when one has won, it drops an open socket.
+        connected = await start_connection(found, happy_eyeballs_delay=NEXT_ADDRESS_S)
+        connection = _Connection(address.netloc, self._limits.read_timeout_s, self._clock)
+        name = address.host if address.tls else None
+        try:
+            await loop.create_connection(lambda: connection, sock=connected, ssl=address.tls, server_hostname=name)
         except BaseException:
-            # Called off. Where TLS was just agreed on, the loop would take leave of the other end for up to 30 s.
+            # Too late, or called off: where TLS was just agreed on, the loop would take its leave for up to 30 s.
             connection.close()
             raise
         return connection
