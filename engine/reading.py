@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from engine import values
-from engine.errors import CorruptHistoryError, UnknownVersionError, UnstorableValueError
+from engine.errors import CorruptHistoryError, UnstorableValueError
+from engine.history.kept import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +21,7 @@ def must_be_readable(turn: Turn) -> Iterator[None]:
     """What is read here belongs to no operation: where it cannot be, the run ends, whatever code catches."""
     try:
         yield
-    except (CorruptHistoryError, UnknownVersionError) as unreadable:
+    except UNREADABLE as unreadable:
         raise turn.fail(unreadable)  # noqa: B904 - the same error
 
 

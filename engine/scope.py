@@ -17,18 +17,17 @@ from engine.entry import Entry, MessageEntry
 from engine.errors import (
     CancelledError,
     ControlFlow,
-    CorruptHistoryError,
     EntryInProgressError,
     EvictedError,
     HistoryDivergedError,
     RollbackStopError,
-    UnknownVersionError,
     UnstorableValueError,
     Yield,
 )
 from engine.history import mismatch
 from engine.history.documents import EMPTY
 from engine.history.instants import Latest
+from engine.history.kept import UNREADABLE
 from engine.history.positions import MIXED, NAMED_REMEDY, REMEDY, MisplacedError, Positions
 from engine.location import check_name, render, spell
 from engine.used_names import UsedNames
@@ -149,7 +148,7 @@ class Scope:
             raise
         try:
             return await work
-        except (CorruptHistoryError, UnknownVersionError) as unreadable:
+        except UNREADABLE as unreadable:
             # No failure of the operation, which code might catch to do something else in its place.
             raise self.turn.fail(unreadable)  # noqa: B904 - the same error
         except ControlFlow as signal:

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict
 
 from engine.errors import (
-    CorruptHistoryError,
     InvalidScheduleError,
     StartConflictError,
-    UnknownVersionError,
     WorkflowEndedError,
     WorkflowNotFoundError,
 )
+from engine.history.kept import UNREADABLE
 from engine.schedules import status
 from engine.schedules.commands import Command, Filling, why_full
 from engine.schedules.identity import SCHEDULE_TYPE, schedule_id, schedule_name
@@ -107,7 +106,7 @@ async def _told_if_there(ports: Ports, found: Description) -> dict[str, Any] | N
         schedule = status.read(await ports.store.history(found.workflow_id), found.created_at)
     except WorkflowNotFoundError:
         return None
-    except (CorruptHistoryError, UnknownVersionError) as error:
+    except UNREADABLE as error:
         # It must not keep the others from being told.
         return unreadable(name, found, error)
     return described(name, found, schedule, ports.clock.now())

@@ -30,6 +30,7 @@ from engine.errors import (
     UnknownVersionError,
     WorkflowNotFoundError,
 )
+from engine.history.kept import UNREADABLE
 from engine.lifecycle import ENDED
 
 if TYPE_CHECKING:
@@ -241,7 +242,7 @@ async def _load(connection: Connection, lease: Lease, taken: _Taken) -> Claim:
             return Held(hold.head.lease_until or 0)
     try:
         driver = await load_driver(connection, lease, taken.head)
-    except (CorruptHistoryError, UnknownVersionError) as error:
+    except UNREADABLE as error:
         return Unreadable(blind_driver(connection, lease, taken.head), error)
     if driver is None:
         return Held(taken.head.lease_until or 0)

@@ -16,7 +16,8 @@ from adapters.dynamodb.model.naming import check_id, check_tags, check_type
 from adapters.dynamodb.model.schema import PARTITION_KEY, SORT_KEY
 from adapters.dynamodb.model.tags import has_tags, tag_partition
 from engine.driver import Peer
-from engine.errors import CorruptHistoryError, InvalidIdError, UnknownVersionError, WorkflowNotFoundError
+from engine.errors import InvalidIdError, WorkflowNotFoundError
+from engine.history.kept import UNREADABLE
 from engine.lifecycle import ENDED, WorkflowState
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from engine.commit import Child
 
 
-UNREADABLE = (CorruptHistoryError, UnknownVersionError, LogIncompleteError)
+HOPELESS = (*UNREADABLE, LogIncompleteError)
 """What reading a history raises that no further try would read."""
 
 
@@ -65,7 +66,7 @@ class DynamoPeers:
             ending = await query.outcome(self._table, workflow_id)
         except WorkflowNotFoundError:
             return None
-        except UNREADABLE:
+        except HOPELESS:
             if head.state is not WorkflowState.FAILED:
                 raise
             # It was set aside because of that.

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 
 from engine import bare
 from engine.entry import LoopEntry, StepEntry
-from engine.errors import CorruptHistoryError
+from engine.errors import CorruptHistoryError, UnknownVersionError
 from engine.lifecycle import WorkflowState
 
 if TYPE_CHECKING:
     from engine.entry import Entry, EntryMetadata
+
+UNREADABLE = (CorruptHistoryError, UnknownVersionError)
+"""What is raised where stored bytes are none of ours, or of a newer build: whoever meets it leaves them as they are."""
 
 
 def insert_key(sorted_keys: list[bytes], key: bytes) -> None:
