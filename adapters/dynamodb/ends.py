@@ -33,7 +33,7 @@ from adapters.dynamodb.model.items import (
 from adapters.dynamodb.model.limits import NOTES_AT_ONCE, TELL_AT_ONCE
 from adapters.dynamodb.model.partition import items_query_of
 from adapters.dynamodb.model.schema import SORT_KEY
-from adapters.dynamodb.together import together
+from adapters.dynamodb.together import batches, together
 from engine.errors import InboxMovedError, StoreUnavailableError, WorkflowNotFoundError
 from engine.lifecycle import ENDED
 
@@ -73,8 +73,7 @@ async def note(connection: Connection, waiter: str, awaited: Sequence[str]) -> N
     Raises:
         InboxMovedError: one of them has ended, or is not there.
     """
-    for first in range(0, len(awaited), NOTES_AT_ONCE):
-        some = awaited[first : first + NOTES_AT_ONCE]
+    for some in batches(awaited, NOTES_AT_ONCE):
         if not all(await together(_note(connection, waiter, one) for one in some)):
             raise InboxMovedError(f"a workflow that {waiter!r} waits for has ended")
 
@@ -143,8 +142,7 @@ async def tell_waiters(table: Table, ended: Head, now: int) -> list[str]:
             failures.append(error)
             return False
 
-    for first in range(0, len(waiters), TELL_AT_ONCE):
-        some = waiters[first : first + TELL_AT_ONCE]
+    for some in batches(waiters, TELL_AT_ONCE):
         answers = await together(map(tell, some))
         told += [waiter for waiter, is_told in zip(some, answers, strict=True) if is_told]
     if failures:
@@ -158,8 +156,8 @@ async def is_to_be_seen(table: Table, workflow_id: str) -> bool:
     Once all have been told it can only become false.
     """
     waiters = await _waiters(table, workflow_id)
-    for first in range(0, len(waiters), TELL_AT_ONCE):
-        if any(await together(_has_to_look(table, one, workflow_id) for one in waiters[first : first + TELL_AT_ONCE])):
+    for some in batches(waiters, TELL_AT_ONCE):
+        if any(await together(_has_to_look(table, one, workflow_id) for one in some)):
             return True
     return False
 

@@ -60,12 +60,13 @@ async def _read_whole(connection: Connection, head: Head) -> Partition | None:
         CorruptHistoryError: LOG items are missing, and do not appear.
     """
     for look in range(_LOOKS_MAX):
+        if look:
+            await sleep(connection.clock, _LOOK_AGAIN_S * 2 ** (look - 1))
         partition = await read_partition(connection.table, head.workflow_id)
         if partition.head is None or partition.head.epoch != head.epoch:
             return None
         if partition.is_whole(head):
             return partition
-        await sleep(connection.clock, _LOOK_AGAIN_S * 2**look)
     raise CorruptHistoryError(f"{head.workflow_id!r} lacks items of its log: {head.log_items} were ever written")
 
 

@@ -32,6 +32,7 @@ from adapters.dynamodb.model.limits import (
     RETRY_BASE_S,
     RETRY_MAX_S,
 )
+from adapters.dynamodb.together import batches
 from engine.clock import sleep
 from engine.driver import Clock
 from engine.errors import StoreUnavailableError
@@ -183,7 +184,7 @@ class Table:
     async def batch_get(self, keys: Sequence[Item]) -> list[Item]:
         """The items of ``keys`` that exist, in no order, eventually consistent."""
         found: list[Item] = []
-        for start in range(0, len(keys), BATCH_GET_KEYS_MAX):
+        for some in batches(keys, BATCH_GET_KEYS_MAX):
 
             async def get_some(pending: list[Item]) -> list[Item]:
                 arguments = {"RequestItems": {self.name: {"Keys": pending}}}
@@ -192,7 +193,7 @@ class Table:
                 left: list[Item] = answer.get("UnprocessedKeys", {}).get(self.name, {}).get("Keys", [])
                 return left
 
-            await self._until_done(list(keys[start : start + BATCH_GET_KEYS_MAX]), get_some)
+            await self._until_done(list(some), get_some)
         return found
 
     async def batch_write(self, puts: Sequence[Item], deletes: Sequence[Item]) -> None:
@@ -200,8 +201,8 @@ class Table:
         requests = [{"PutRequest": {"Item": item}} for item in puts]
         requests += [{"DeleteRequest": {"Key": key}} for key in deletes]
         # 25 items of a log can be 10 MB, and one request takes 16: no further split by size is needed.
-        for start in range(0, len(requests), BATCH_WRITE_ITEMS_MAX):
-            await self._until_done(requests[start : start + BATCH_WRITE_ITEMS_MAX], self._write_some)
+        for some in batches(requests, BATCH_WRITE_ITEMS_MAX):
+            await self._until_done(list(some), self._write_some)
 
     async def _write_some(self, pending: list[dict[str, Item]]) -> list[dict[str, Item]]:
         arguments = {"RequestItems": {self.name: pending}}

@@ -1,4 +1,4 @@
-"""Calls side by side, none of which is left running where another one has failed."""
+"""Calls side by side, none of which is left running where another one has failed; and what is done by and by."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable
+    from collections.abc import Awaitable, Iterable, Iterator, Sequence
 
 T = TypeVar("T")
 
@@ -19,3 +19,8 @@ async def together(calls: Iterable[Awaitable[T]]) -> list[T]:
             raise answer
         found.append(answer)
     return found
+
+
+def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """``items`` in their order, ``size`` at a time."""
+    return (items[first : first + size] for first in range(0, len(items), size))
