@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from infra.package import ROOMS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from infra.package import Application
@@ -45,8 +45,8 @@ def unpacked(application: Application, *packed: Path) -> list[str]:
     held = {path.name.partition(".")[0] for folder in packed for path in folder.iterdir()}
     known = STANDARD | RUNTIME | held
     found: dict[str, str] = {}
-    for file, shown in _files(application):
-        for name, is_needed in _imports(file, ()):
+    for shown, imports in _files(application):
+        for name, is_needed in imports:
             top = name.partition(".")[0]
             if is_needed and top not in known:
                 found.setdefault(top, shown)
@@ -56,8 +56,8 @@ def unpacked(application: Application, *packed: Path) -> list[str]:
     ]
 
 
-def _files(application: Application) -> Iterator[tuple[Path, str]]:
-    """The files that are run where the modules are imported, each once, with how its author calls it."""
+def _files(application: Application) -> Iterator[tuple[str, list[_Import]]]:
+    """The files that are run where the modules are imported, each once, as its author calls it, with its imports."""
     places = {place.name.partition(".")[0]: place for place in application.sources()}
     ahead = deque(name.strip() for name in application.modules.split(","))
     seen: set[Path] = set()
@@ -69,8 +69,9 @@ def _files(application: Application) -> Iterator[tuple[Path, str]]:
         for file, package in _run(place, parts):
             if file not in seen:
                 seen.add(file)
-                yield file, str(file.relative_to(place.parent))
-                ahead += [name for name, _ in _imports(file, package)]
+                imports = _imports(file, package)
+                yield str(file.relative_to(place.parent)), imports
+                ahead += [name for name, _ in imports]
 
 
 def _run(place: Path, parts: list[str]) -> Iterator[tuple[Path, tuple[str, ...]]]:
@@ -89,7 +90,7 @@ def _run(place: Path, parts: list[str]) -> Iterator[tuple[Path, tuple[str, ...]]
             return
 
 
-def _imports(file: Path, package: tuple[str, ...]) -> Iterable[_Import]:
+def _imports(file: Path, package: tuple[str, ...]) -> list[_Import]:
     try:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
