@@ -308,60 +308,59 @@ async def test_who_was_not_told_of_an_end_is_told_of_the_next(place: Place) -> N
     await end_of_parent(place)
 
 
+class Stalled:
+    """A holder who has counted with the child and has not looked yet whether it is there, until it may ``go`` on."""
+
+    def __init__(self, place: Place, driver: DynamoDriver) -> None:
+        self._place = place
+        self._driver = driver
+        self._has_counted, self._may_go = asyncio.Event(), asyncio.Event()
+        self._waiting: asyncio.Task[None] | None = None
+
+    async def count(self) -> None:
+        self._place.client.plan["get_item"] = [self._stall]
+        self._waiting = asyncio.create_task(self._driver.commit(awaits("child")))
+        await self._has_counted.wait()
+
+    async def _stall(self) -> None:
+        self._has_counted.set()
+        await self._may_go.wait()
+
+    async def go(self) -> None:
+        assert self._waiting is not None, "it never counted"
+        self._may_go.set()
+        await self._waiting
+
+
 async def test_who_waits_for_one_that_begins_is_told_though_another_who_found_nobody_tidies_up(place: Place) -> None:
     first, second = await place.started("first"), await place.started("second")
-    has_counted, has_begun = asyncio.Event(), asyncio.Event()
-    waiting: list[asyncio.Task[None]] = []
-
-    async def stall() -> None:
-        has_counted.set()
-        await has_begun.wait()
-
-    async def second_counts() -> None:
-        place.client.plan["get_item"] = [stall]
-        waiting.append(asyncio.create_task(second.commit(awaits("child"))))
-        await has_counted.wait()
-
+    waiting = Stalled(place, second)
     # The first has found nobody, and takes back what it has left; by then the second counts on it.
-    place.client.plan["transact_write_items"] = [second_counts]
+    place.client.plan["transact_write_items"] = [waiting.count]
     with pytest.raises(InboxMovedError):
         await first.commit(awaits("child"))
     await place.store.start(workflow_id="child", type="ship", input=b"\x01")
-    has_begun.set()
-    await waiting[0]
+    await waiting.go()
     await end(place, "child")
     assert "second" in await place.due()
     assert (await place.items("second"))["INBOX"]["told"] == {"SS": ["child"]}
 
 
 async def test_who_waits_is_told_though_a_sender_takes_its_inbox_back_at_that_moment(place: Place) -> None:
-    parent = await begin(place, "child")
-    has_counted, has_begun = asyncio.Event(), asyncio.Event()
-    waiting: list[asyncio.Task[None]] = []
+    waiting = Stalled(place, await begin(place, "child"))
 
     async def purge() -> None:
         await place.store.cancel("child")
         place.clock.shift_ms += DAY_MS
         await place.store.purge("child")
 
-    async def stall() -> None:
-        has_counted.set()
-        await has_begun.wait()
-
-    async def parent_counts() -> None:
-        place.client.plan["get_item"] = [stall]
-        waiting.append(asyncio.create_task(parent.commit(awaits("child"))))
-        await has_counted.wait()
-
     place.client.plan["update_item"] = [None, purge]
-    place.client.plan["transact_write_items"] = [None, None, None, parent_counts]
+    place.client.plan["transact_write_items"] = [None, None, None, waiting.count]
     with pytest.raises(WorkflowNotFoundError):
         await place.another("two").send("child", name="go", body=b"\xf6")
     place.client.plan.clear()
-    assert waiting
     await place.store.start(workflow_id="child", type="ship", input=b"\x02")
-    has_begun.set()
-    await waiting[0]
+    await waiting.go()
     await end(place, "child")
     assert (await place.items("parent"))["INBOX"]["told"] == {"SS": ["child"]}
 
