@@ -118,15 +118,19 @@ class Probe:
             body = wake_body(Wake(workflow_id=self.id))
             self.stack.client("sqs").send_message(QueueUrl=self.stack.queue_url, MessageBody=body)
 
-    def told(self, message: str, since_ms: int = 0) -> list[dict[str, Any]]:
-        """The worker's log records of it whose message begins like this."""
-        lines = (line for event in self.stack.logs("worker", since_ms) for line in event.splitlines())
-        records = (json.loads(line) for line in lines if line.startswith("{"))
-        return [
-            record
-            for record in records
-            if record.get("workflow_id") == self.id and str(record.get("message")).startswith(message)
-        ]
+    def records(self, message: str) -> list[dict[str, Any]]:
+        """The worker's log records of it whose message begins like this, as far as they are written, oldest first."""
+        name = self.stack.outputs["WorkerFunction"]
+        files = sorted(self.stack.ministack.folder.glob(f"{name}-*.told"))
+        # A line is read while it is written, perhaps.
+        lines = (line for file in files for line in file.read_text().splitlines(keepends=True) if line.endswith("\n"))
+        known = (json.loads(line) for line in lines)
+        ours = (it for it in known if it.get("workflow_id") == self.id and str(it["message"]).startswith(message))
+        return sorted(ours, key=lambda record: str(record["timestamp"]))
+
+    def told(self, message: str, least: int = 1) -> list[dict[str, Any]]:
+        """The same, once there are so many: what the table says is there before the log tells of it."""
+        return until(lambda: found if len(found := self.records(message)) >= least else None, f"{self.id}: {message}")
 
     def items(self) -> list[dict[str, Any]]:
         """Everything the table holds of it."""

@@ -45,7 +45,7 @@ def test_an_order_is_shipped(probe: Make) -> None:
     entries = {entry["location"]: entry for entry in order.call("GET", "/history").json()["entries"]}
     assert entries["charge"]["attempts"] == 3
     assert {entry["status"] for entry in entries.values() if entry["kind"] == "step"} == {"completed"}
-    assert [record["attempt"] for record in order.told("charging")] == [1, 2, 3]
+    assert [record["attempt"] for record in order.records("charging")] == [1, 2, 3]
 
 
 def test_a_message_that_comes_early_is_kept(probe: Make) -> None:
@@ -65,7 +65,7 @@ def test_a_refused_order_fails_with_its_error(probe: Make) -> None:
     assert told["state"] == "failed"
     assert told["error"]["name"] == "PaymentRefusedError"
     assert told["error"]["message"] == "the bank refuses the card"
-    assert len(order.told("charging")) == 1
+    assert len(order.records("charging")) == 1
 
 
 def test_every_run_tells_the_log_what_it_cost(probe: Make) -> None:

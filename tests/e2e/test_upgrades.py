@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from infra.package import Application
 from tests.conftest import APPLICATION
-from tests.e2e.probe import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +43,7 @@ THIRD = {"    # Here the next build has a gate.\n": GATED, **PLACED}
 def deploy(stack: LocalStack, folder: Path, build: str, lines: dict[str, str]) -> None:
     deployed = stack.application
     folder.mkdir()
-    for module in ("probes.py", "changing.py"):
+    for module in ("ears.py", "probes.py", "changing.py"):
         source = (APPLICATION.folder / module).read_text()
         for line, replacement in {'VERSION = "first"': f'VERSION = "{build}"', **lines}.items():
             source = source.replace(line, replacement)
@@ -78,7 +77,7 @@ def test_three_builds_under_sleeping_workflows(local_stack: LocalStack, probe: M
     assert error["name"] == "HistoryDivergedError"
     assert "'reserve'" in error["message"]
     # No build that runs knows the type: it is put off, not failed, and nobody can start another.
-    [put_off] = until(lambda: forgotten.told("run ended")[1:], "it is put off")
+    [_, put_off] = forgotten.told("run ended", 2)
     assert (put_off["outcome"], put_off["deaths"]) == ("postponed", 0)
     assert "UnknownTypeError" in put_off["error"]
     assert (forgotten.known()["state"], forgotten.known()["is_running"]) == ("sleeping", False)

@@ -11,7 +11,11 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+import ears  # type: ignore[import-not-found]
+
 from engine import Context, RollbackContext, step_context, workflow
+
+ears.listen()
 
 VERSION = "first"
 """Replaced by the test that deploys another build."""
