@@ -61,6 +61,9 @@ _ONE_NAME = b"\1\0"
 _VERSIONS = struct.Struct("<II")
 _ATTEMPTS_AND_TIMES = struct.Struct("<IQQ")
 
+_COMPLETED = struct.Struct("<4xIQQxQ2x")
+"""Metadata with ``completed_at`` and nothing else that may be missing, from the version on."""
+
 _ENTRY_STATUSES = tuple(EntryStatus)
 _SLEEP_STATES = tuple(SleepState)
 _BRANCH_STATES = tuple(BranchState)
@@ -193,6 +196,16 @@ def decode_metadata(data: bytes) -> EntryMetadata:
         raise _unknown_version(data, "metadata")
     try:
         status = _ENTRY_STATUSES[data[2]]
+        if len(data) == _COMPLETED.size and data[3] == 0 and data[24] == 1 and data.endswith(b"\0\0"):
+            # That of a step which went well, as nearly every one has: read in one go at each replay.
+            attempts, last_attempt_at, created_at, completed_at = _COMPLETED.unpack(data)
+            return EntryMetadata(
+                status=status,
+                attempts=attempts,
+                last_attempt_at=last_attempt_at,
+                created_at=created_at,
+                completed_at=completed_at,
+            )
         error, offset = read_optional_text(data, 3)
         attempts, last_attempt_at, created_at = _ATTEMPTS_AND_TIMES.unpack_from(data, offset)
         completed_at, offset = read_optional_u64(data, offset + 20)

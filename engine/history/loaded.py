@@ -68,18 +68,18 @@ class LoadedHistory:
         for key, value in pairs:
             if key.startswith(keys.HISTORY_PREFIX):
                 history._entries[key] = value
+            elif key.startswith(keys.METADATA_PREFIX):
+                history._metadata[keys.parse_metadata_key(key)] = value
+            elif key.startswith(keys.NAMES_PREFIX):
+                history._load_name(keys.parse_name_key(key), value)
             else:
-                history._load_pair(key, value)
+                history._load_field(key, value)
         history.entry_keys = list(history._entries)
         history.loaded_count = len(history.entry_keys)
         return history
 
-    def _load_pair(self, key: bytes, value: bytes) -> None:
-        if key.startswith(keys.METADATA_PREFIX):
-            self._metadata[keys.parse_metadata_key(key)] = value
-        elif key.startswith(keys.NAMES_PREFIX):
-            self._load_name(keys.parse_name_key(key), value)
-        elif key == keys.STATE_KEY:
+    def _load_field(self, key: bytes, value: bytes) -> None:
+        if key == keys.STATE_KEY:
             self.state = kept.parse_state(value)
         elif key == keys.OUTPUT_KEY:
             self.output = value

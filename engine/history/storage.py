@@ -85,8 +85,8 @@ class Storage(LoadedHistory):
         super().let_go()
         self.documents, self._changes = Documents(), Changes()
 
-    def _load_pair(self, key: bytes, value: bytes) -> None:
-        super()._load_pair(key, value)
+    def _load_field(self, key: bytes, value: bytes) -> None:
+        super()._load_field(key, value)
         if key == keys.STATE_KEY:
             self._flushed_state = self.state
         elif key.startswith(keys.DOCUMENT_PREFIX):

@@ -131,8 +131,27 @@ def test_entries_are_refused_exactly_where_the_schema_refuses_them(data: bytes) 
         assert bare.decode_entry(VERSION + data) == expected
 
 
+def test_metadata_that_is_read_in_one_go_is_as_the_schema_says() -> None:
+    """That of a step which went well, each byte of it in each way, and others of its length."""
+    usual = EntryMetadata(
+        status=EntryStatus.COMPLETED, attempts=1, last_attempt_at=2**41, created_at=2**42, completed_at=2**43
+    )
+    data = bare.encode_metadata(usual)[len(VERSION) :]
+    for at in range(len(data)):
+        for byte in range(256):
+            check_metadata(data[:at] + bytes((byte,)) + data[at + 1 :])
+    alike = EntryMetadata(created_at=1, error="e" * 7)
+    assert len(bare.encode_metadata(alike)) == len(VERSION + data)
+    check_metadata(bare.encode_metadata(alike)[len(VERSION) :])
+
+
 @given(damaged("EntryMetadata") | st.binary(max_size=60))
 def test_metadata_is_refused_exactly_where_the_schema_refuses_it(data: bytes) -> None:
+    check_metadata(data)
+
+
+def check_metadata(data: bytes) -> None:
+    """It is read as the schema says, or refused where that refuses it."""
     try:
         expected = metadata_of(SCHEMA.decode("EntryMetadata", data))
     except MalformedError:
