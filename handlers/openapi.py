@@ -36,6 +36,7 @@ _STATE = {"enum": [str(state) for state in WorkflowState]}
 _TAGS = {"type": "object", "additionalProperties": _TEXT}
 _INSTANT_OR_NULL = {"type": ["string", "null"], "format": "date-time"}
 _ATTEMPTS = {"type": "integer", "description": "How often it was begun; 0 where that is not counted."}
+_CURSOR = {"type": ["string", "null"], "description": "Give it back for the next page; null on the last."}
 _WORKFLOW = {"$ref": "#/components/schemas/Workflow"}
 
 
@@ -161,7 +162,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     "WorkflowPage": _object(
         ["workflows", "cursor"],
         workflows={"type": "array", "items": _WORKFLOW},
-        cursor={"type": ["string", "null"], "description": "Give it back for the next page; null on the last."},
+        cursor=_CURSOR,
     ),
     "Accepted": _object(["message_id", "duplicate"], message_id=_TEXT, duplicate={"type": "boolean"}),
     "Reply": _object(
@@ -169,6 +170,21 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         message_id=_TEXT,
         duplicate={"type": "boolean"},
         reply={"description": "What the workflow completed the message with."},
+    ),
+    "Inbox": _object(
+        ["messages", "cursor"],
+        messages={
+            "type": "array",
+            "items": _object(
+                ["id", "name", "body", "sent_at"],
+                id=_TEXT,
+                name=_TEXT,
+                body={"description": "Any value."},
+                sent_at=_INSTANT,
+                **_ORIGIN,
+            ),
+        },
+        cursor=_CURSOR,
     ),
     "Published": _object(
         ["messages", "next", "has_gap"],

@@ -23,7 +23,7 @@ from handlers.origins import origin_of, told_origin
 from handlers.problems import INVALID_BODY, INVALID_PARAMETER, Problem
 from handlers.traces import annotate
 from handlers.waking import wake_all
-from handlers.workflow_bodies import described, described_entry, ending
+from handlers.workflow_bodies import described, described_entry, described_message, ending
 
 if TYPE_CHECKING:
     from adapters.alarms import Alarms
@@ -258,6 +258,14 @@ async def history(ports: Ports, call: Call) -> Answer:
             "unreadable": unreadable,
         }
     )
+
+
+async def inbox(ports: Ports, call: Call) -> Answer:
+    """A page of the messages that a workflow has been sent and that no commit of it has taken yet, the oldest first."""
+    workflow_id = call.path["id"]
+    await _found(ports, workflow_id)
+    unread = await ports.store.unread(workflow_id, limit=call.limit(), cursor=call.query.get("cursor"))
+    return Answer(value={"messages": [*map(described_message, unread.messages)], "cursor": unread.cursor})
 
 
 async def _with_awaited(ports: Ports, found: Description) -> dict[str, Any]:

@@ -50,6 +50,7 @@ class Route:
 
 WAIT = Parameter("wait", "query", "number", "Seconds to wait for it, 25 at most.")
 DOCUMENT = Parameter("document", "query", "boolean", "Whether to tell the document that its activities have written.")
+CURSOR = Parameter("cursor", "query", "string", "Where the page before this one ended.")
 KEY = Parameter(
     "Idempotency-Key", "header", "string", "A name of your own for this call: repeated, it has its effect once."
 )
@@ -78,7 +79,7 @@ ROUTES: tuple[Route, ...] = (
                 "ids; may be repeated, the one that fewest have first.",
             ),
             Parameter("limit", "query", "integer", "Workflows a page, 100 at most."),
-            Parameter("cursor", "query", "string", "Where the page before this one ended."),
+            CURSOR,
         ),
         answers={200: "WorkflowPage"},
     ),
@@ -120,6 +121,17 @@ ROUTES: tuple[Route, ...] = (
         act=operations.output,
         parameters=(WAIT,),
         answers={200: "Ending", 202: "Ending"},
+        problems=(problems.WORKFLOW_NOT_FOUND, problems.CORRUPT_HISTORY),
+    ),
+    Route(
+        method="GET",
+        path="/workflows/{id}/messages",
+        act=operations.inbox,
+        parameters=(
+            Parameter("limit", "query", "integer", "Messages a page, 100 at most; fewer where they are large."),
+            CURSOR,
+        ),
+        answers={200: "Inbox"},
         problems=(problems.WORKFLOW_NOT_FOUND, problems.CORRUPT_HISTORY),
     ),
     Route(
@@ -195,7 +207,7 @@ ROUTES: tuple[Route, ...] = (
         act=schedules.list_schedules,
         parameters=(
             Parameter("limit", "query", "integer", "Schedules a page, 25 at most."),
-            Parameter("cursor", "query", "string", "Where the page before this one ended."),
+            CURSOR,
         ),
         answers={200: "SchedulePage"},
     ),

@@ -1,4 +1,4 @@
-"""Workflows as they stand in answers: what is known of one, of each of its operations, and of its end."""
+"""Workflows as they stand in answers: what is known of one, its operations, its inbox, its end."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from handlers.origins import told_origin
 if TYPE_CHECKING:
     from adapters.dynamodb.query import Description, Outcome
     from engine.commit import Retrying
+    from engine.entry import Message
     from engine.inspect import Operation
 
 RETRY_AFTER_S = 1
@@ -61,6 +62,17 @@ def described_entry(operation: Operation, retrying: Retrying | None) -> dict[str
         "branches": [asdict(branch) for branch in operation.branches],
         "attempts_max": None if retrying is None else retrying.attempts_max,
         "retry_at": None if retrying is None else instant(retrying.retry_at),
+    }
+
+
+def described_message(message: Message) -> dict[str, Any]:
+    """A message in an inbox."""
+    return {
+        "id": message.id,
+        "name": message.name,
+        "body": decode(message.body),
+        "sent_at": instant(message.sent_at),
+        **told_origin(message.origin),
     }
 
 

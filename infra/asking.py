@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from infra.api_client import ApiClient, Reply
 
 
-WORKFLOWS_PAGE_MAX = 100
-"""Workflows a page of their list. Source: the API."""
+PAGE_MAX = 100
+"""Workflows a page of their list, or messages a page of an inbox. Source: the API."""
 
 
 CBOR = "application/cbor"
@@ -62,21 +62,23 @@ def ask(
 
 def listed(
     api: ApiClient,
-    what: str,
+    path: str,
     query: Mapping[str, str | Sequence[str]],
     *,
     limit: int,
     page_max: int,
     cursor: str | None,
 ) -> dict[str, Any]:
-    """The answer to ``GET /{what}`` with up to ``limit`` rows, from ``cursor`` on, of however many pages it takes.
+    """The answer to ``GET`` with up to ``limit`` rows, from ``cursor`` on, of however many pages it takes.
 
-    The API has ``page_max`` of them in a page at the most; the answer's cursor is that of the last one.
+    Rows are called as the end of ``path`` is. The API has ``page_max`` of them in a page at the most; the answer's
+    cursor is that of the last one.
     """
+    what = path.rpartition("/")[2]
     found: list[dict[str, Any]] = []
     while len(found) < limit:
         wanted = {**query, "limit": str(min(page_max, limit - len(found)))}
-        page = ask(api, "GET", f"/{what}", query=wanted if cursor is None else {**wanted, "cursor": cursor})
+        page = ask(api, "GET", path, query=wanted if cursor is None else {**wanted, "cursor": cursor})
         found += page[what]
         cursor = page.get("cursor")
         if cursor is None:

@@ -194,6 +194,7 @@ def _add_looks(groups: Any) -> None:
     options.add_page(command, LIST_LIMIT)
     for name, act, summary in (
         ("history", commands.history, "show every recorded operation of a workflow"),
+        ("inbox", commands.inbox, "show the messages that a workflow has been sent and has not taken yet"),
         ("watch", commands.watch, "print each state of a workflow until it ends, or what workflows publish"),
         ("dump", commands.dump, "print all that is known of a workflow as JSON, such as for a report"),
     ):
@@ -202,6 +203,8 @@ def _add_looks(groups: Any) -> None:
         if name == "watch":
             command.add_argument("--messages", metavar="NAME", help="print what is published as NAME, until Ctrl-C")
             command.add_argument("--topic", help="with --messages: only what is on exactly this topic")
+        if name == "inbox":
+            options.add_page(command, LIST_LIMIT)
         if name == "history":
             command.add_argument("--ids", action="store_true", help="show the entries' ids too, as replay wants them")
 

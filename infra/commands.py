@@ -12,7 +12,7 @@ from engine.clock import SystemClock
 from engine.lifecycle import ENDED
 from infra import history_view, many, now_view, redrive
 from infra.api_client import segment
-from infra.asking import WORKFLOWS_PAGE_MAX, ask, encoded, find, listed, tell, told_error, value_of
+from infra.asking import PAGE_MAX, ask, encoded, find, listed, tell, told_error, value_of
 from infra.fault import CalledWronglyError, DeployError
 from infra.ministack import wait
 from infra.printing import as_json, lines_of, print_json, print_line, print_table, short
@@ -159,10 +159,10 @@ def list_workflows(arguments: Namespace) -> None:
         wanted["tag"] = [f"{name}={value}" for name, value in arguments.tag]
     told = listed(
         find(arguments),
-        "workflows",
+        "/workflows",
         wanted,
         limit=arguments.limit,
-        page_max=WORKFLOWS_PAGE_MAX,
+        page_max=PAGE_MAX,
         cursor=arguments.cursor,
     )
     if arguments.json:
@@ -185,6 +185,16 @@ def history(arguments: Namespace) -> None:
         )
         for line in now_view.lines(told.get("workflow") or {}, SystemClock().now()):
             print(f"now: {short(line)}")
+
+
+def inbox(arguments: Namespace) -> None:
+    """``torpor inbox``: the messages that a workflow has been sent and has not taken, the oldest first."""
+    path = f"{_at(arguments)}/messages"
+    told = listed(find(arguments), path, {}, limit=arguments.limit, page_max=PAGE_MAX, cursor=arguments.cursor)
+    if arguments.json:
+        print_json(told)
+    else:
+        print_table(told["messages"], ("sent_at", "name", "id", "body"))
 
 
 def order(arguments: Namespace) -> None:
@@ -284,7 +294,7 @@ def _watch_messages(arguments: Namespace) -> None:
 def dump(arguments: Namespace) -> None:
     """``torpor dump``: all that the API knows of a workflow as one JSON document, such as for a report of a fault."""
     api = find(arguments)
-    parts = {"workflow": "", "output": "/output", "history": "/history"}
+    parts = {"workflow": "", "output": "/output", "history": "/history", "inbox": "/messages"}
     print_json({name: ask(api, "GET", f"{_at(arguments)}{path}") for name, path in parts.items()})
 
 

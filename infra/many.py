@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from engine.lifecycle import ENDED, WorkflowState
 from infra import options
 from infra.api_client import segment
-from infra.asking import WORKFLOWS_PAGE_MAX, RefusedError, ask, find, listed, told_error
+from infra.asking import PAGE_MAX, RefusedError, ask, find, listed, told_error
 from infra.fault import CalledWronglyError, DeployError
 from infra.printing import print_json, print_line, print_table, short
 
@@ -107,9 +107,7 @@ def _told(api: ApiClient, workflow_id: str, command: str, query: dict[str, str] 
 def _found(api: ApiClient, arguments: Namespace) -> Iterator[dict[str, Any]]:
     tags, states = dict(arguments.tag or ()), _states(arguments)
     query = _query(arguments, tags)
-    for workflow in listed(api, "workflows", query, limit=FOUND_MAX, page_max=WORKFLOWS_PAGE_MAX, cursor=None)[
-        "workflows"
-    ]:
+    for workflow in listed(api, "/workflows", query, limit=FOUND_MAX, page_max=PAGE_MAX, cursor=None)["workflows"]:
         # One that is empty, as a variable that is not set, may have been dropped on the way: that would be all types.
         if workflow["type"] != arguments.type or workflow["state"] not in states:
             continue

@@ -115,7 +115,7 @@ def create(arguments: Namespace) -> None:
 
 def list_schedules(arguments: Namespace) -> None:
     """``torpor schedule list``."""
-    told = listed(find(arguments), "schedules", {}, limit=arguments.limit, page_max=PAGE_MAX, cursor=arguments.cursor)
+    told = listed(find(arguments), "/schedules", {}, limit=arguments.limit, page_max=PAGE_MAX, cursor=arguments.cursor)
     if arguments.json:
         print_json(told)
     else:

@@ -13,6 +13,7 @@ from adapters.dynamodb.model.naming import check_id, check_tags, check_type
 from adapters.dynamodb.model.publications import Told
 from adapters.dynamodb.purge import Purge, purge
 from adapters.dynamodb.query import Description, Outcome, Overdue, Page
+from adapters.dynamodb.reading import Unread, read_unread
 from adapters.dynamodb.start import Started, Starts
 from adapters.dynamodb.table import Client, Connection, Meter, Table
 from adapters.dynamodb.tail import Tail, read_tail
@@ -204,6 +205,11 @@ class Store:
         check_id(workflow_id)
         found = await inbox.find_reply(self._connection.table, workflow_id, message_id, self._connection.clock.now())
         return None if found is None else found.reply
+
+    async def unread(self, workflow_id: str, *, limit: int, cursor: str | None = None) -> Unread:
+        """At most ``limit`` messages that wait in an inbox, the oldest first; none where there is no such workflow."""
+        check_id(workflow_id)
+        return await read_unread(self._connection.table, workflow_id, limit=limit, cursor=cursor)
 
     async def describe(self, workflow_id: str) -> Description | None:
         """What is known of a workflow without its history; None where there is none."""

@@ -39,7 +39,7 @@ from engine.errors import StoreUnavailableError
 from engine.ids import Ids
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
 
 T = TypeVar("T")
@@ -154,7 +154,7 @@ class Table:
 
     async def query(
         self, arguments: dict[str, Any], *, limit: int | None = None, page: int | None = None
-    ) -> AsyncIterator[Item]:
+    ) -> AsyncGenerator[Item, None]:
         """Every item that a Query finds, page after page, at most ``limit`` of them, and ``page`` of them at a time."""
         start: dict[str, Any] = {}
         left = limit

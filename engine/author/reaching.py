@@ -14,7 +14,7 @@ SCHEDULE_PREFIX = "schedule:"
 """What the workflow id of a schedule begins with; no other workflow's does."""
 
 UNREACHABLE_ID = re.compile(
-    r"(^|.*/)\.{1,2}(/.*|$)|.*/messages/.*|.+/(output|history|wake|cancel|recover|replay)|.*\?.*", re.DOTALL
+    r"(^|.*/)\.{1,2}(/.*|$)|.*/messages/.*|.+/(messages|output|history|wake|cancel|recover|replay)|.*\?.*", re.DOTALL
 )
 """Ids that an address cannot say: they would be read as another id and something to do with it.
 

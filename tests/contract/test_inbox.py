@@ -15,7 +15,9 @@ from adapters.dynamodb.model.limits import (
     OUTSTANDING_MAX_MS,
     SEND_SLOW_MS,
     SENDER_LATE_MS,
+    UNREAD_PAGE_BYTES,
 )
+from adapters.dynamodb.reading import Unread
 from adapters.dynamodb.store import Claimed, NotDue
 from engine.commit import Commit, Outgoing, Reply
 from engine.entry import Message
@@ -70,6 +72,44 @@ async def test_a_message_makes_its_workflow_due(place: Place) -> None:
     await driver.commit(WAITS)
     assert await place.due(ahead_ms=10**9) == set()
     assert {name for name in await place.items() if name.startswith("MSG#")} == set()
+
+
+async def test_an_inbox_is_read_page_by_page_and_what_a_commit_took_is_out(place: Place) -> None:
+    driver = await place.started()
+    for number in range(5):
+        await place.store.send("w", name=f"go-{number}", body=bytes((number,)))
+    await driver.message_driver.refresh()
+    [second] = await driver.message_driver.receive(("go-1",), 1)
+    await driver.commit(Commit(consumed=[second.id]))
+    found: list[Message] = []
+    cursor: str | None = None
+    for is_last in (False, True):
+        page = await place.store.unread("w", limit=2, cursor=cursor)
+        found += page.messages
+        cursor = page.cursor
+        assert (cursor is None) == is_last
+    assert [(message.name, message.body, message.ticket) for message in found] == [
+        (f"go-{number}", bytes((number,)), number + 1) for number in (0, 2, 3, 4)
+    ]
+    assert await place.store.unread("nobody", limit=2) == Unread(messages=[], cursor=None)
+
+
+async def test_a_page_of_an_inbox_holds_no_more_than_fits_an_answer_and_one_message_at_least(place: Place) -> None:
+    await place.started()
+    for _ in range(3):
+        await place.store.send("w", name="large", body=bytes(UNREAD_PAGE_BYTES // 2 + 1))
+    cursor: str | None = None
+    for number in range(3):
+        page = await place.store.unread("w", limit=100, cursor=cursor)
+        cursor = page.cursor
+        assert [message.ticket for message in page.messages] == [number + 1]
+        assert (cursor is None) == (number == 2)
+
+
+@pytest.mark.parametrize("cursor", ["", "-1", "x", "1.0", "٣", "9" * 13])
+async def test_a_cursor_of_an_inbox_is_ours(place: Place, cursor: str) -> None:
+    with pytest.raises(InvalidIdError, match="no cursor of an inbox"):
+        await place.store.unread("w", limit=1, cursor=cursor)
 
 
 async def test_a_message_that_is_not_waited_for_wakes_nobody_twice(place: Place) -> None:

@@ -69,6 +69,7 @@ def test_orders_run_to_their_ends_under_the_templates_policies(stack: LocalStack
     assert ending(stack, "refused")["state"] == "failed"
     assert len(call(stack, "GET", "/workflows?type=order")["workflows"]) == 4
     assert call(stack, "GET", "/workflows/by-http/history")["entries"]
+    assert call(stack, "GET", "/workflows/by-http/messages")["cursor"] is None
     call(stack, "POST", "/workflows/refused/recover")
     assert ending(stack, "refused")["state"] == "failed"
     # The rest goes a minute later: the last test of tests/e2e/test_privileges_each.py looks.

@@ -75,9 +75,9 @@ def test_an_ended_workflow_takes_no_message(probe: Make) -> None:
 
 def test_what_is_unknown_is_not_found(probe: Make, local_stack: LocalStack) -> None:
     nobody = probe("listening", "nobody")
-    for method, path in (("GET", ""), ("GET", "/output"), ("GET", "/history"), ("POST", "/messages/word")):
-        assert problem(nobody.call(method, path)) == (404, "workflow-not-found")
-    for path in ("/wake", "/cancel", "/recover", "/replay"):
+    for path in ("", "/output", "/history", "/messages"):
+        assert problem(nobody.call("GET", path)) == (404, "workflow-not-found")
+    for path in ("/messages/word", "/wake", "/cancel", "/recover", "/replay"):
         assert problem(nobody.call("POST", path)) == (404, "workflow-not-found")
     assert problem(local_stack.api.request("POST", "/workflows/no-such-type", body=b'{"id": "nobody"}')) == (
         404,

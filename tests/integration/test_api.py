@@ -22,6 +22,7 @@ from tests.integration.lambda_event import recorded
 
 if TYPE_CHECKING:
     from handlers.bootstrap import Wiring
+    from handlers.routes import Route
     from tests.integration.conftest import Cloud
     from tests.integration.http import HttpAnswer
 
@@ -288,7 +289,14 @@ def test_a_lost_wake_does_not_fail_the_call(http: Caller, cloud: Cloud, started:
 
 
 @pytest.mark.parametrize(
-    "path", ["/workflows/nobody", "/workflows/nobody/output", "/workflows/nobody/history", "/workflows/%FF"]
+    "path",
+    [
+        "/workflows/nobody",
+        "/workflows/nobody/output",
+        "/workflows/nobody/history",
+        "/workflows/nobody/messages",
+        "/workflows/%FF",
+    ],
 )
 def test_who_is_not_there_is_not_found(http: Caller, path: str) -> None:
     assert_problem(http.get(path), problems.WORKFLOW_NOT_FOUND)
@@ -329,6 +337,23 @@ def test_a_list_is_paged_and_filtered(http: Caller) -> None:
             break
         query["cursor"] = page["cursor"]
     assert sorted(found) == ["order-1", "order-2", "order-3", "order-4"]
+
+
+def test_an_inbox_is_paged_and_tells_who_sent_what(http: Caller, cloud: Cloud, started: str) -> None:
+    path = f"/workflows/{started}/messages"
+    sent = [http.post(f"{path}/note", {"n": n}, headers={"x-ray-id": f"ray-{n}"}).value["message_id"] for n in range(3)]
+    before = cloud.items()
+    first = http.get(path, query={"limit": "2"}).value
+    second = http.get(path, query={"limit": "2", "cursor": first["cursor"]}).value
+    found = [*first["messages"], *second["messages"]]
+    assert second["cursor"] is None
+    assert [message["id"] for message in found] == sent
+    assert [(message["name"], message["body"]) for message in found] == [("note", {"n": n}) for n in range(3)]
+    assert [message["ray_id"] for message in found] == ["ray-0", "ray-1", "ray-2"]
+    assert all(datetime.fromisoformat(message["sent_at"]).tzinfo for message in found)
+    assert cloud.items() == before
+    assert_problem(http.get(path, query={"cursor": "nonsense"}), problems.INVALID_ID)
+    assert http.get(path, headers={"accept": "application/cbor"}).value["messages"][0]["body"] == {"n": 0}
 
 
 @pytest.mark.parametrize(
@@ -391,6 +416,17 @@ def test_a_wrong_method_is_told_the_right_ones(
 @pytest.mark.parametrize("path", ["/", "/elsewhere", "/workflow"])
 def test_an_address_of_nothing_is_a_problem_too(http: Caller, path: str) -> None:
     assert_problem(http.get(path), problems.NO_SUCH_ROUTE)
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+def test_no_id_reads_as_another_one_and_something_to_do_with_it(http: Caller, cloud: Cloud, route: Route) -> None:
+    front, is_about_one, operation = route.path.partition("{id}")
+    if not is_about_one:
+        return
+    assert front == "/workflows/"
+    answer = http.post("/workflows/api-order", {"id": "a" + operation.replace("{name}", "name")})
+    assert_problem(answer, problems.INVALID_ID)
+    assert cloud.items() == []
 
 
 @pytest.mark.parametrize("operation", ["wake", "cancel", "recover", "replay"])

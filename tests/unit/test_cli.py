@@ -422,9 +422,22 @@ def test_watch_prints_each_state_once(api: Api, capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out.splitlines() == ["x  running", "x  completed", "7"]
 
 
+def test_inbox_is_a_table_of_what_has_come(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"id": "m-1", "name": "shipped", "body": {"parcel": 7}, "sent_at": "2030-01-01T00:00:00Z"}
+    api.answer((200, {"messages": [row], "cursor": "1"}), (200, {"messages": [{**row, "id": "m-2"}], "cursor": None}))
+    assert torpor(api, "inbox", "a/b") == 0
+    assert [asked["path"] for asked in api.asked] == [
+        "/workflows/a%2Fb/messages?limit=100",
+        "/workflows/a%2Fb/messages?limit=99&cursor=1",
+    ]
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == ["SENT", "AT", "NAME", "ID", "BODY"]
+    assert [line[:3] for line in lines[1:]] == [["2030-01-01T00:00:00Z", "shipped", name] for name in ("m-1", "m-2")]
+
+
 def test_dump_is_one_document(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
     assert torpor(api, "dump", "x") == 0
-    assert sorted(json.loads(capsys.readouterr().out)) == ["history", "output", "workflow"]
+    assert sorted(json.loads(capsys.readouterr().out)) == ["history", "inbox", "output", "workflow"]
 
 
 # --- where it goes ------------------------------------------------------------------------------------------------

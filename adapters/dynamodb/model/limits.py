@@ -48,6 +48,10 @@ INBOX_BYTES_MAX = 32 * 1024 * 1024
 """Bytes of message bodies that a look at an inbox keeps in memory; of what is behind, the body is read when the message
 is wanted. Design choice: ten workflows at once then stay under a third of the template's memory."""
 
+UNREAD_PAGE_BYTES = 512 * 1024
+"""Bytes of message bodies beyond which a page of an inbox ends. Design choice: as JSON a byte takes six at the worst,
+and Lambda answers with 6 MB at most."""
+
 COMMIT_BYTES_MAX = TRANSACTION_BYTES_MAX - 2 * TRANSACTION_RESERVE_BYTES
 """Bytes of keys and values that the engine puts into one commit: a transaction, less what the driver adds to it."""
 
