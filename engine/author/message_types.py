@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 from engine.author.catalogue import Catalogue
 from engine.errors import UnstorableValueError
 from engine.location import check_name
-from engine.shapes import fit
+from engine.shapes import fit, fit_texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,13 +48,24 @@ def message_name(kind: type) -> str:
 def body_as(kind: type[T], body: Any, message_id: str) -> T:
     """A message's ``body`` as an instance of ``kind``; a message without a body has no fields.
 
+    Where it does not fit as it is, texts are read as those who send JSON mean them.
+
     Raises:
         UnstorableValueError: it is none.
     """
+    given = {} if body is None else body
     try:
-        instance: T = fit({} if body is None else body, kind)
+        return _read(given, kind)
     except UnstorableValueError as error:
         raise UnstorableValueError(
             f"the body of message {message_id!r} is no {kind.__qualname__}, as {message_name(kind)!r} demands: {error}"
         ) from error
+
+
+def _read(body: Any, kind: type[T]) -> T:
+    try:
+        instance: T = fit(body, kind)
+    except UnstorableValueError:
+        # Who posts a message does not know who will listen, so that what was JSON is stored as JSON says it.
+        instance = fit_texts(body, kind)
     return instance

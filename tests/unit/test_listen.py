@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, assert_type
+from uuid import UUID
 
 import msgspec
 import pydantic
@@ -169,6 +172,67 @@ async def test_a_limit_below_one_is_refused() -> None:
 
     with pytest.raises(ValueError, match="limit must be 1 or more"):
         await Bench().through(workflow)
+
+
+# --- bodies as JSON says them -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Paid:
+    amount: Decimal
+    at: datetime
+    by: UUID
+    proof: bytes = b""
+
+
+class PaidAsModel(pydantic.BaseModel):
+    amount: Decimal
+    at: datetime
+
+
+WHEN = datetime(2026, 11, 30, 8, tzinfo=UTC)
+WHO = UUID("6f1b0a52-4c0e-4b6e-9d57-0f7f0d6f3a10")
+PAID = {"amount": "9.90", "at": "2026-11-30T08:00:00+00:00"}
+
+
+async def test_texts_are_read_as_the_class_means_them_where_json_has_no_other_form() -> None:
+    async def workflow(ctx: Context, _given: Any) -> list[Any]:
+        paid = await ctx.listen(Paid)
+        await ctx.sleep("replayed", 3600)
+        again = await ctx.listen(Paid, name="again")
+        model = await ctx.listen(PaidAsModel)
+        return [paid == again, paid.amount, paid.at, paid.by, paid.proof, model.amount, model.at]
+
+    bench = Bench()
+    bench.send("paid", {**PAID, "by": str(WHO), "proof": "AAE="})
+    bench.send("paid", {"amount": Decimal("9.90"), "at": WHEN, "by": WHO, "proof": b"\0\1"})
+    bench.send("paid_as_model", PAID)
+    result = await bench.through(workflow)
+    assert result.output == [True, Decimal("9.90"), WHEN, WHO, b"\0\1", Decimal("9.90"), WHEN]
+
+
+async def test_what_fits_as_it_is_stays_a_text() -> None:
+    @dataclass(frozen=True)
+    class Measured:
+        value: Decimal | str
+
+    async def workflow(ctx: Context, _given: Any) -> Any:
+        return (await ctx.listen(Measured)).value
+
+    bench = Bench()
+    bench.send("measured", {"value": "9.90"})
+    assert (await bench.through(workflow)).output == "9.90"
+
+
+@pytest.mark.parametrize("body", [{**PAID, "amount": "much"}, {**PAID, "at": "noon"}, {**PAID, "amount": True}])
+async def test_a_text_that_means_nothing_is_told_of(body: dict[str, Any]) -> None:
+    async def workflow(ctx: Context, _given: Any) -> None:
+        await ctx.listen(Paid)
+
+    bench = Bench()
+    bench.send("paid", {**body, "by": str(WHO)}, id="m-bad")
+    with pytest.raises(UnstorableValueError, match="m-bad"):
+        await bench.through(workflow)
 
 
 # --- bodies that do not fit ------------------------------------------------------------------------------------------
