@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from engine import values
 from engine.author.message_types import body_as, message_name
 from engine.author.operating import Operating
 from engine.durations import timeout_milliseconds
 from engine.entry import MessageEntry
+from engine.errors import UnstorableValueError
 from engine.ops import queue
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from engine.durations import Duration
+    from engine.entry import Message
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -100,7 +103,8 @@ class Listening(Operating):
             name: this operation's name; needed where the same types are listened for twice in this scope.
 
         Raises:
-            UnstorableValueError: the body does not fit its class. The message is taken; listen again to go on.
+            UnstorableValueError: the body does not fit its class. The message is taken, and no other; listen again to
+                go on.
             MessageNotCompletedError: an earlier completable message of this context is open.
         """
         kinds = {message_name(kind): kind for kind in types}
@@ -124,7 +128,17 @@ class Listening(Operating):
                 "ctx.listen(..., name=...)"
             )
         timeout_ms = timeout_milliseconds(timeout)
-        found = await queue.receive(self._scope, name, tuple(kinds), limit or 1, timeout_ms, is_completable=False)
+
+        def fits(message: Message) -> bool:
+            try:
+                body_as(kinds[message.name], values.decode(message.body), message.id)
+            except UnstorableValueError:
+                return False
+            return True
+
+        found = await queue.receive(
+            self._scope, name, tuple(kinds), limit or 1, timeout_ms, fits=None if limit is None else fits
+        )
         bodies: list[Any] = [body_as(kinds[one.record.name], one.record.body, one.record.id) for one in found]
         if limit is not None:
             return bodies

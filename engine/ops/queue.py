@@ -43,9 +43,18 @@ def label_of(names: Sequence[str]) -> str:
 
 
 async def receive(
-    scope: Scope, name: str, names: tuple[str, ...], count: int, timeout_ms: int | None, *, is_completable: bool
+    scope: Scope,
+    name: str,
+    names: tuple[str, ...],
+    count: int,
+    timeout_ms: int | None,
+    *,
+    is_completable: bool = False,
+    fits: Callable[[Message], bool] | None = None,
 ) -> list[Received]:
     """Up to ``count`` messages of ``names`` (any where empty); ``[]`` where the timeout passed without one.
+
+    One that does not fit is taken alone: whoever fails at it has lost no other.
 
     Raises:
         MessageNotCompletedError: an earlier completable message of this scope is still open.
@@ -75,6 +84,8 @@ async def receive(
             found = await _take(scope, names, count)
             break
         await turn.park(MessageWaitError(names) if deadline is None else SleepError(deadline, names))
+    if fits is not None:
+        found = _up_to_misfit(found, fits)
     _close_deadline(scope, name, deadline_entry, is_interrupted=bool(found))
     received = [_record(scope, name, index, message, is_completable) for index, message in enumerate(found)]
     scope.record(f"{name}:count", MessageEntry(name=f"{label_of(names)}:count", data=values.encode(len(found))))
@@ -123,6 +134,12 @@ def _that_fit(messages: list[Message], room: Room) -> list[Message]:
             break
         fitting.append(message)
     return fitting
+
+
+def _up_to_misfit(messages: list[Message], fits: Callable[[Message], bool]) -> list[Message]:
+    """Those before the first that does not fit; where it is the first, it alone."""
+    fitting = next((index for index, message in enumerate(messages) if not fits(message)), len(messages))
+    return messages[: max(1, fitting)]
 
 
 def _close_deadline(scope: Scope, name: str, entry: Entry | None, *, is_interrupted: bool) -> None:

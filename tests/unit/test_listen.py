@@ -259,6 +259,26 @@ async def test_a_body_that_does_not_fit_is_told_of_and_the_workflow_can_go_on() 
     assert second == "good"
 
 
+async def test_of_several_at_once_one_that_does_not_fit_takes_no_other_along() -> None:
+    async def workflow(ctx: Context, _given: Any) -> list[Any]:
+        heard: list[Any] = []
+        while not heard or heard[-1]:
+            try:
+                events = await ctx.listen(ShippedEvent, OrderCancelled, limit=10, timeout=60, name=f"l-{len(heard)}")
+                heard.append([getattr(event, "count", 0) for event in events])
+            except UnstorableValueError:
+                heard.append("misfit")
+            await ctx.sleep(f"replayed-{len(heard)}", 60)
+        return heard
+
+    bench = Bench()
+    for count in range(8):
+        bench.send("shipped", {"parcel": 1 if count in (0, 3, 4, 7) else "p", "count": count})
+        bench.send("order_cancelled", {})
+    result = await bench.through(workflow)
+    assert result.output == ["misfit", [0, 1, 0, 2, 0], "misfit", [0], "misfit", [0, 5, 0, 6, 0], "misfit", [0], []]
+
+
 async def test_nobody_catching_it_fails_the_workflow() -> None:
     async def workflow(ctx: Context, _given: Any) -> None:
         await ctx.listen(ShippedEvent)
