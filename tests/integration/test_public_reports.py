@@ -122,6 +122,7 @@ def test_b55_each_run_has_a_schedule_of_its_own_whatever_its_id(driven: Driven) 
         assert len(driven.schedules()) == len(IDS) - left - 1
 
 
+@pytest.mark.usefixtures("clock")
 def test_b56_no_schedule_outlives_what_it_was_for(driven: Driven) -> None:
     for number in range(12):
         driven.start("reported-waits", f"w{number}")

@@ -44,6 +44,8 @@ def test_a_workflow_runs_waits_and_ends_over_three_invocations(
     assert {"write_units", "read_units", "duration_ms", "next_wake"} <= set(first)
 
 
+# Where some seconds pass, the sender is not waited for any more.
+@pytest.mark.usefixtures("clock")
 def test_a_message_that_comes_while_its_workflow_goes_to_sleep_does_not_wait_for_the_sweeper(driven: Driven) -> None:
     driven.start("worker-message", "order-1")
     # A sender has its place in the inbox, and is slow.
@@ -219,6 +221,7 @@ def test_an_early_alarm_arms_itself_again_and_a_stale_one_does_not(driven: Drive
     assert driven.state("order-1") == "sleeping"
 
 
+@pytest.mark.usefixtures("clock")
 def test_a_wake_ahead_of_its_message_is_followed_by_another_a_second_later(driven: Driven) -> None:
     driven.start("worker-message", "order-1")
     driven.drain()

@@ -108,16 +108,17 @@ def test_code_that_hears_of_no_end_does_not_keep_an_invocation_beyond_its_own(
     for number in range(5):
         driven.start("worker-deaf", f"deaf-{number}")
         driven.start("worker-step", f"order-{number}")
+        caplog.clear()
         began_ms = driven.wiring.clock.now()
-        assert driven.work(remaining_ms=2_000) == []
+        failed = driven.work(remaining_ms=2_000)
         took_ms = driven.wiring.clock.now() - began_ms
-        assert told(caplog, "tasks refuse to end")
-        seen.append((took_ms < 2_000, driven.state(f"order-{number}")))
+        is_told = bool(told(caplog, "tasks refuse to end"))
+        seen.append((failed, is_told, took_ms < 2_000, driven.state(f"order-{number}")))
         # Nothing of it may be left to other tests.
         bodies.append("enough")
         driven.wiring.process.run(asyncio.sleep(0))
         bodies.clear()
-        if seen[-1] == (True, "completed"):
+        if seen[-1] == ([], True, True, "completed"):
             return
     pytest.fail(f"never in time and with the other one run: {seen}")
 
@@ -132,24 +133,31 @@ class Silent:
 def test_a_call_that_hangs_does_not_keep_an_invocation_from_answering(
     driven: Driven, caplog: pytest.LogCaptureFixture
 ) -> None:
-    driven.start("worker-sleep", "hangs", 600)
-    driven.start("worker-step", "order-1")
     limits = TurnLimits(lease_ms=60_000, evict_margin_ms=1_000, stop_margin_ms=500)
+    seen = []
+    # A machine may stand still for as long as the first one has.
+    for lasts_ms in (5_000, 25_000):
+        hangs, order = f"hangs-{lasts_ms}", f"order-{lasts_ms}"
+        driven.start("worker-sleep", hangs, 600)
+        driven.start("worker-step", order)
+        caplog.clear()
 
-    async def invoked() -> list[str]:
-        ports = replace(await turn_ports(driven.wiring), alarms=cast("Any", Silent()))
-        invocation = Invocation(driven.wiring.clock, limits, deadline_ms=driven.wiring.clock.now() + 5_000)
-        try:
-            wanted = Batch([wake("hangs", 1), wake("order-1", 2)]).wanted
-            return await asyncio.wait_for(run_turns(ports, limits, invocation, wanted), 30)
-        finally:
-            invocation.close()
+        async def invoked(lasts_ms: int, *ids: str) -> list[str]:
+            ports = replace(await turn_ports(driven.wiring), alarms=cast("Any", Silent()))
+            invocation = Invocation(driven.wiring.clock, limits, deadline_ms=driven.wiring.clock.now() + lasts_ms)
+            try:
+                wanted = Batch([wake(each, number) for number, each in enumerate(ids, start=1)]).wanted
+                return await asyncio.wait_for(run_turns(ports, limits, invocation, wanted), 60)
+            finally:
+                invocation.close()
 
-    assert driven.wiring.process.run(invoked()) == ["message-1"]
-    assert driven.state("order-1") == "completed"
-    # Only its alarm is missing, which is due in the table all the same.
-    assert driven.state("hangs") == "sleeping"
-    assert told(caplog, "turn left")
+        failed = driven.wiring.process.run(invoked(lasts_ms, hangs, order))
+        # Only the alarm of the one that hangs is missing, which is due in the table all the same.
+        seen.append((failed, driven.state(order), driven.state(hangs)))
+        if seen[-1] == (["message-1"], "completed", "sleeping"):
+            assert told(caplog, "turn left")
+            return
+    pytest.fail(f"never was only the one left that hangs: {seen}")
 
 
 def test_an_alarm_that_comes_too_late_in_an_invocation_is_passed_on_as_one(driven: Driven) -> None:
@@ -258,7 +266,9 @@ def corrupt(cloud: Cloud, workflow_id: str) -> None:
     )
 
 
-def test_broken_workflows_of_a_batch_harm_no_other(driven: Driven, caplog: pytest.LogCaptureFixture) -> None:
+def test_broken_workflows_of_a_batch_harm_no_other(
+    clock: ShiftedClock, driven: Driven, caplog: pytest.LogCaptureFixture
+) -> None:
     for number in range(8):
         driven.start("worker-step", f"order-{number}")
     driven.start("worker-step", "corrupt")
@@ -271,8 +281,7 @@ def test_broken_workflows_of_a_batch_harm_no_other(driven: Driven, caplog: pytes
     assert "corrupt" in json.dumps([record.__dict__.get("error", "") for record in caplog.records])
     head = driven.cloud.head("unknown")
     assert "owner" not in head
-    later_ms = int(head["due_at"]["N"]) - driven.wiring.clock.now()
-    assert POSTPONED_MS - 10_000 < later_ms <= POSTPONED_MS
+    assert int(head["due_at"]["N"]) - clock.now() == POSTPONED_MS
     assert driven.cloud.wakes() == []
 
 

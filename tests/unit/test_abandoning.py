@@ -33,7 +33,7 @@ async def forever(operation: Callable[[], Awaitable[Any]]) -> Any:
 
 async def evicted(bench: Bench, work: Any, caplog: pytest.LogCaptureFixture) -> Any:
     handle = bench.start(work)
-    await asyncio.sleep(0.01)
+    await bench.idle(handle)
     handle.evict(grace=0)
     result = await asyncio.wait_for(handle.result, ENDS_WITHIN_S)
     assert "swallows EvictedError and goes on, again and again; it is left behind" in caplog.text

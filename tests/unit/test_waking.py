@@ -48,7 +48,10 @@ async def test_wakes_are_sent_while_others_go_on_and_are_all_awaited(queue: Queu
     waker = Waker(as_port(queue))
     waker.wake(["a", "b"])
     assert queue.sent == []
-    await asyncio.sleep(0.01)
+    for _ in range(1000):
+        if queue.sent == ["a", "b"]:
+            break
+        await asyncio.sleep(0.001)
     assert queue.sent == ["a", "b"]
     waker.wake(["a"])
     waker.wake([f"w{number}" for number in range(3 * WAKES_AT_ONCE)])

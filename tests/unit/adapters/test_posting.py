@@ -135,16 +135,19 @@ SILENCE_S = 60
 class Host:
     """Answers every request with the next of ``answers``: bytes, seconds of silence, or None for a closed door.
 
-    Silence in whole numbers is the poster's clock's alone: it is over at once.
+    Silence in whole numbers is the poster's clock's alone: it is over at once. No request is answered before so many
+    have been under way at once as ``crowd`` says.
     """
 
-    def __init__(self, *answers: list[bytes | float | None]) -> None:
+    def __init__(self, *answers: list[bytes | float | None], crowd: int = 1) -> None:
         self.answers = list(answers)
         self.requests: list[bytes] = []
         self.asked = asyncio.Event()
         self.connections = 0
         self.busy = 0
         self.busiest = 0
+        self.crowd = crowd
+        self.is_crowded = asyncio.Event()
         self.clock = ShiftedClock()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -164,8 +167,12 @@ class Host:
                 self.asked.set()
                 self.busy += 1
                 self.busiest = max(self.busiest, self.busy)
+                if self.busiest >= self.crowd:
+                    self.is_crowded.set()
                 try:
-                    for part in self.answers.pop(0):
+                    answer = self.answers.pop(0)
+                    await self.is_crowded.wait()
+                    for part in answer:
                         if part is None:
                             return
                         if isinstance(part, int):
@@ -214,9 +221,9 @@ async def test_a_request_says_what_it_must_and_connections_are_used_again() -> N
 
 async def test_no_more_connections_than_allowed_and_each_reply_goes_to_who_asked() -> None:
     answers: list[list[bytes | float | None]] = [
-        [0.01, b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n" + b"%d" % number] for number in range(6)
+        [b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n" + b"%d" % number] for number in range(6)
     ]
-    host = Host(*answers)
+    host = Host(*answers, crowd=2)
     async with host.posted_to() as poster:
         replies = await asyncio.gather(*(poster.post({}, b"%d" % number) for number in range(6)))
     answered = {request[-1:]: b"%d" % number for number, request in enumerate(host.requests)}
