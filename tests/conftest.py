@@ -5,6 +5,9 @@
   ``worker_pids()``. Tests share it too, so each uses workflow ids of its own.
 
 A test that asks for either is marked ``ministack`` by itself: ``pytest -m "not ministack"`` leaves them out.
+
+Hypothesis tries the same examples in every run, and none has a deadline, since a shared machine may pause in any of
+them; ``pytest --hypothesis-profile=exploring`` tries others each time.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import logging
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from infra.local_stack import LocalStack
 from infra.ministack import MiniStack
@@ -28,6 +32,11 @@ PARAMETERS = {"LeaseSeconds": "8", "Timeout": "30", "EvictMarginSeconds": "15", 
 enough that no living worker is late where the machine stands still for some seconds."""
 
 APPLICATION = Application(modules="examples.orders,probes,changing", folder=ROOT / "tests" / "e2e" / "app")
+
+
+settings.register_profile("exploring", deadline=None)
+settings.register_profile("steady", deadline=None, derandomize=True)
+settings.load_profile("steady")
 
 
 def pytest_configure() -> None:
