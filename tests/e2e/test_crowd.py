@@ -1,6 +1,6 @@
 """Workflows that end, starve, block or cannot be read, and ten that are well beside them: each fails alone, by name.
 
-All run side by side on one stack: who kills its process takes others with it, and they go on elsewhere.
+All run on one stack: who kills its process takes others with it, and they go on elsewhere.
 """
 
 from __future__ import annotations
@@ -24,26 +24,44 @@ LONG_S = 120
 
 @pytest.fixture(scope="module")
 def crowd(frail: Make, frail_stack: LocalStack) -> dict[str, Probe]:
-    """All of them, once each has come to its end."""
-    ill = {
-        "blocking": frail("blocking", "blocks-the-loop").started(linger_s=LONG_S),
-        "hanging": frail("hanging", "hangs-in-a-thread").started(linger_s=LONG_S),
-        "corrupt": frail("listening", "cannot-be-read").started(),
-        "exploding": frail("exploding", "kills-its-process").started(sleep_s=4),
+    """All of them, once each has come to its end.
+
+    The healthy ones and the one that cannot be read are beside all others. Of those that end their process, by
+    themselves or by Lambda's hand, each kind is over before the next begins: woken together they would be one batch, in
+    one process, and what the one does to the other is counted as the other's.
+    """
+    crowd = {
+        "blocking": frail("blocking", "blocks-the-loop"),
+        "hanging": frail("hanging", "hangs-in-a-thread"),
+        "exploding": frail("exploding", "kills-its-process"),
         "devouring": frail("devouring", "runs-out-of-memory"),
+        "corrupt": frail("listening", "cannot-be-read"),
+        **{f"well-{number}": frail("sleeping", f"well-{number}") for number in range(HEALTHY)},
     }
+
+    def start_well(numbers: range) -> None:
+        for number in numbers:
+            crowd[f"well-{number}"].started(sleeps=8)
+
+    def until_ended(*names: str) -> None:
+        found = [crowd[name] for name in names]
+        until(lambda: sweep(frail_stack) and all(map(_has_ended, found)), f"{names} end", ENDED_WITHIN_S)
+
     for name in ("blocking", "hanging"):
-        ill[name].mark_of("during")
-    ill["corrupt"].wait_for("word")
-    spoil(ill["corrupt"])
-    ill["corrupt"].send("word", "end")
-    well = {f"well-{number}": frail("sleeping", f"well-{number}").started(sleeps=8) for number in range(HEALTHY)}
-    # By then it has committed its step.
-    ill["exploding"].told("run ended")
-    ill["devouring"].started()
-    everybody = {**ill, **well}
-    until(lambda: sweep(frail_stack) and all(map(_has_ended, everybody.values())), "all end", ENDED_WITHIN_S)
-    return everybody
+        # Each alone in its invocation.
+        crowd[name].started(linger_s=LONG_S).mark_of("during")
+    crowd["corrupt"].started().wait_for("word")
+    spoil(crowd["corrupt"])
+    crowd["corrupt"].send("word", "end")
+    start_well(range(4))
+    until_ended("blocking", "hanging")
+    crowd["exploding"].started(sleep_s=4)
+    start_well(range(4, 7))
+    until_ended("exploding")
+    crowd["devouring"].started()
+    start_well(range(7, HEALTHY))
+    until_ended(*crowd)
+    return crowd
 
 
 def _has_ended(probe: Probe) -> bool:

@@ -5,6 +5,7 @@ Each test cuts or holds only the calls that it means, and kills only processes o
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from adapters.sqs import Wake, wake_body
+from tests.e2e.conftest import FRAIL
 from tests.e2e.probe import sweep, until
 
 if TYPE_CHECKING:
@@ -35,12 +37,16 @@ def of(probe: Probe, operation: str, also: str = "") -> Callable[[Call], bool]:
     return lambda call: call.operation == operation and (named in call.body.replace("\\", "")) and also in call.body
 
 
-def kill_holder_of(held: Held, probe: Probe) -> None:
-    """End the process that waits for a held call, and only then let the wire break."""
-    until(lambda: held.is_here, f"the call of {probe.id} is on the wire")
+def kill_worker_of(probe: Probe) -> None:
+    """End the process that runs it."""
     _, _, pid = probe.marks()[-1]
     assert pid in probe.stack.worker_pids()
     os.kill(pid, signal.SIGKILL)
+
+
+def drop(held: Held, probe: Probe) -> None:
+    """Let the wire break once who made the call has been killed."""
+    until(lambda: held.is_here, f"the call of {probe.id} is on the wire, and its process killed")
     held.drop()
 
 
@@ -54,10 +60,11 @@ def dead(frail: Make, wire: Wire, frail_stack: LocalStack) -> dict[str, Probe]:
     }
     found: dict[str, Probe] = {}
     for moment, (operation, also, is_done) in moments.items():
-        found[moment] = frail("resting", f"dies {moment}")
-        held = wire.hold(of(found[moment], operation, also), is_done=is_done)
-        found[moment].started(sleep_s=SLEEP_S)
-        kill_holder_of(held, found[moment])
+        dying = found[moment] = frail("resting", f"dies {moment}")
+        kill = functools.partial(kill_worker_of, dying)
+        held = wire.hold(of(dying, operation, also), is_done=is_done, at_once=kill)
+        dying.started(sleep_s=SLEEP_S)
+        drop(held, dying)
     asleep = found["after its yield"].known()
     assert (asleep["state"], asleep["is_running"], asleep["deaths"]) == ("sleeping", False, 0)
     until(lambda: sweep(frail_stack) and all(map(has_ended, found.values())), "all end")
@@ -151,7 +158,9 @@ def flood(stack: LocalStack, probes: Iterable[Probe], copies: int) -> None:
         stack.client("sqs").send_message_batch(QueueUrl=stack.queue_url, Entries=batch)
 
 
-def test_a_queue_full_of_duplicates(frail: Make, frail_stack: LocalStack) -> None:
+def test_a_queue_full_of_duplicates(frail: Make, frail_stack: LocalStack, wire: Wire) -> None:
+    # Here no invocation may be over before a step is that lasts for seconds, and some more where the machine stands.
+    wire.use(frail_stack, Timeout=int(FRAIL["Timeout"]))
     busy = [frail("lingering", f"flooded-{number}").started(linger_s=2) for number in range(3)]
     waiting = frail("listening", "flooded-and-waiting").started()
     waiting.wait_for("word")

@@ -6,6 +6,8 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.e2e.probe import sweep, until
 
 if TYPE_CHECKING:
@@ -14,6 +16,12 @@ if TYPE_CHECKING:
     from tests.e2e.probe import Probe
 
 MARKS_BEFORE_DEATH = 2
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nobody_else_dies(slow_ones: dict[str, Probe]) -> None:
+    """The one of the slow ones that must not die, of which it is told whether it has, has ended."""
+    slow_ones["overlong"].ending()
 
 
 def kill_worker_of(stack: LocalStack, pid: int) -> None:

@@ -97,6 +97,11 @@ def test_over_http_the_same_can_be_asked_for(local_stack: LocalStack, tmp_path: 
     assert (first.status, first.json()["messages"]) == (200, [])
     telling.send("word", "end")
     query = {"topic": "asked", "after": first.json()["next"], "wait": "15"}
-    reply = api.request("GET", "/messages/word", query=query)
-    assert reply.status == 200, reply.body
-    assert [one["body"] for one in reply.json()["messages"]] == [{"word": "end"}]
+
+    def heard() -> list[dict[str, Any]]:
+        reply = api.request("GET", "/messages/word", query=query)
+        assert reply.status == 200, reply.body
+        messages: list[dict[str, Any]] = reply.json()["messages"]
+        return messages
+
+    assert [one["body"] for one in until(heard, "it is told over HTTP")] == [{"word": "end"}]

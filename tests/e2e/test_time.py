@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from engine.clock import SystemClock
+from handlers.sweeper import PATIENCE_MS
 from handlers.wake import NEEDLESS
 from infra.ministack import wait
 from tests.e2e.probe import sweep, until
@@ -25,12 +26,18 @@ def left_s(due_at: str) -> float:
 
 
 def test_the_same_wake_again_does_nothing(probe: Make) -> None:
-    busy = probe("lingering", "woken-while-busy").started(linger_s=60)
-    busy.mark_of("during")
-    busy.wake(copies=3)
-    until(lambda: "Held" in _reasons(busy), "one is dropped")
-    busy.release()
-    assert busy.output() == 1
+    # On a busy machine the invocation may be over before a wake has come, and another one goes on.
+    for number in range(3):
+        busy = probe("lingering", f"woken-while-busy-{number}").started(linger_s=60)
+        busy.mark_of("during")
+        busy.wake(copies=3)
+        until(lambda busy=busy: _reasons(busy), "one is dropped")  # type: ignore[misc]
+        busy.release()
+        output, runs = busy.output(), [run["state"] for run in busy.told("run ended")]
+        if runs == ["completed"]:
+            break
+    assert (output, runs) == (1, ["completed"])
+    assert "Held" in _reasons(busy)
     busy.wake(copies=3)
     until(lambda: _reasons(busy) >= {"Held", "Ended"}, "one is dropped now too")
     assert busy.counts() == {"before": 1, "during": 1, "after": 1}
@@ -58,21 +65,27 @@ def test_an_early_wake_changes_nothing(probe: Make) -> None:
     assert asleep.counts() == {"woken": 1}
 
 
-def _asleep_until(probe: Probe) -> str | None:
-    known = probe.known()
-    return None if known["is_running"] else known["wake_at"]
+def _alarm_lost(stack: LocalStack, probe: Probe) -> str | None:
+    """When it should have been woken; None where that may have been before its alarm was lost."""
+    # By then its alarm is in the queue; that it sleeps the table says before.
+    probe.told("run ended")
+    due_at: str | None = probe.known()["wake_at"]
+    stack.client("sqs").purge_queue(QueueUrl=stack.queue_url)
+    return due_at if due_at is not None and left_s(due_at) > ALARM_EARLY_S else None
 
 
 def test_a_lost_alarm_is_only_late(local_stack: LocalStack, probe: Make) -> None:
-    for sleep_s in (3, 60):
+    for sleep_s in (3, 15, 60):
         asleep = probe("sleeping", f"alarm-lost-{sleep_s}").started(sleep_s=sleep_s)
-        due_at = until(lambda asleep=asleep: _asleep_until(asleep), "it sleeps")  # type: ignore[misc]
-        local_stack.client("sqs").purge_queue(QueueUrl=local_stack.queue_url)
-        # Else its alarm may have been taken before.
-        if left_s(due_at) > ALARM_EARLY_S:
+        due_at = _alarm_lost(local_stack, asleep)
+        if due_at is None:
+            continue
+        wait(left_s(due_at) + 2)
+        marks = asleep.marks()
+        # Later a sweep may have come that nobody here asked for.
+        if left_s(due_at) > -PATIENCE_MS / 1000:
             break
-    wait(left_s(due_at) + 2)
-    assert asleep.marks() == []
+    assert marks == []
     until(lambda: sweep(local_stack) and asleep.marks(), "the sweeper finds it")
     assert asleep.output() == 1
 

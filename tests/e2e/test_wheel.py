@@ -35,7 +35,7 @@ async def greeting(name: str) -> str:
 
 MISSED = "imports yaml, which nothing in the package has: add its distribution to requirements.txt"
 
-READY_SECONDS_MAX = 240
+READY_SECONDS_MAX = 600
 """Two environments are installed on the way; with a warm cache it takes some ten seconds."""
 
 pytestmark = [pytest.mark.ministack, pytest.mark.wheel]
@@ -65,7 +65,13 @@ class Installed:
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            command, cwd=self.project, env=self.environment, capture_output=True, text=True, check=False, timeout=240
+            command,
+            cwd=self.project,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=READY_SECONDS_MAX,
         )
 
     def torpor(self, *arguments: str) -> str:

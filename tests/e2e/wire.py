@@ -48,11 +48,15 @@ class Refusal:
 
 
 class Held:
-    """A call that is held on the wire: it has not come to AWS yet, or its answer has not come back."""
+    """A call that is held on the wire: it has not come to AWS yet, or its answer has not come back.
 
-    def __init__(self, which: Callable[[Call], bool], *, is_done: bool) -> None:
+    ``at_once`` is called as soon as it is held: who made it waits for some seconds only, and then tries again.
+    """
+
+    def __init__(self, which: Callable[[Call], bool], *, is_done: bool, at_once: Callable[[], None]) -> None:
         self.which = which
         self.is_done = is_done
+        self._at_once = at_once
         self._here = threading.Event()
         self._over = threading.Event()
 
@@ -61,6 +65,7 @@ class Held:
         return self._here.is_set()
 
     def keep(self) -> None:
+        self._at_once()
         self._here.set()
         self._over.wait(HELD_S_MAX)
 
@@ -117,9 +122,9 @@ class Wire:
         finally:
             self._cuts.remove(which)
 
-    def hold(self, which: Callable[[Call], bool], *, is_done: bool) -> Held:
+    def hold(self, which: Callable[[Call], bool], *, is_done: bool, at_once: Callable[[], None]) -> Held:
         """Hold the next such call: after AWS has done it (``is_done``), or before it came there."""
-        held = Held(which, is_done=is_done)
+        held = Held(which, is_done=is_done, at_once=at_once)
         self._holds.append(held)
         return held
 
