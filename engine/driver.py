@@ -116,6 +116,8 @@ class EngineDriver(Protocol):
         commit_messages_max: optional; messages that one commit may move, where a reply counts twice.
         deaths: how many runs died since the last commit; 0 where unknown.
         started_at: when the workflow was started, integer milliseconds; None where the driver does not know.
+        put_off_until: optional; before when its first run does not begin, integer milliseconds, or None. Where its
+            alarm came early, which is by ``worker_poll_interval`` at the most, the rest is waited for in memory.
         origin: optional; who began the workflow, an ``Origin``, which all that it starts and sends inherits.
         peers: optional; the other workflows of its store. Where it is missing, no other workflow can be started.
         is_inbox_fresh: optional; whether the inbox has just been read, so that a run begins without a refresh.

@@ -131,6 +131,7 @@ class Run:
         await self._read_input()
         if storage.state is WorkflowState.ROLLING_BACK:
             return await self._resume_rollback()
+        await self._until_start()
         storage.state = WorkflowState.RUNNING
         if self.driver.deaths >= 2 * limits.DEATHS_MAX:
             raise await self._failed(self._new_turn(), _stalled(self.driver.deaths))
@@ -143,6 +144,20 @@ class Run:
                 await self.driver.message_driver.refresh()
                 storage.begin_run()
                 storage.state = WorkflowState.RUNNING
+
+    async def _until_start(self) -> None:
+        """Let the time of a start that was put off come: its alarm may have been early."""
+        until_ms: int | None = getattr(self.driver, "put_off_until", None)
+        early_s = ((until_ms or 0) - self.clock.now()) / 1000
+        if early_s <= 0:
+            return
+        over = AbortEvent(self.abort)
+        # No longer than an alarm is early: our clock may be behind.
+        timer = self.clock.call_later(min(early_s, self.driver.worker_poll_interval), over.set)
+        try:
+            await over.wait()
+        finally:
+            timer.cancel()
 
     async def _load(self) -> WorkflowResult[Any] | None:
         self._storage = storage = Storage.load(await self.driver.list(b""))

@@ -119,8 +119,13 @@ class DynamoDriver:
 
     @property
     def started_at(self) -> int | None:
-        """When the workflow was started, milliseconds since the epoch."""
-        return self._hold.head.created_at
+        """When the workflow was started, milliseconds since the epoch; where that was put off, until when."""
+        return self.put_off_until or self._hold.head.created_at
+
+    @property
+    def put_off_until(self) -> int | None:
+        """Before when it does not begin, milliseconds since the epoch; None where it was not put off."""
+        return self._hold.head.start_at
 
     @property
     def clock(self) -> Clock:

@@ -26,6 +26,8 @@ from engine.keys import ERROR_KEY, INPUT_KEY, OUTPUT_KEY, STATE_KEY
 from engine.lifecycle import WorkflowState
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from engine.author.context import Context
     from tests.contract.aws import Place
 
@@ -211,6 +213,37 @@ async def test_a_wake_begins_nothing_before_its_time(place: Place) -> None:
     place.clock.shift_ms += 60_000
     await place.store.wake("w")
     await place.claimed()
+
+
+async def test_what_is_put_off_begins_at_its_time_and_not_when_it_was_started(place: Place) -> None:
+    seen: list[datetime] = []
+
+    async def workflow(ctx: Context) -> None:
+        seen.append(ctx.now())
+        await ctx.queue.next("wait", ["go"])
+
+    start_at = place.clock.now() + 60_000
+    await place.store.start(workflow_id="w", type="order", input=values.encode(None), start_at=start_at)
+    # The alarm comes early, as SQS has whole seconds.
+    place.clock.shift_ms += 59_500
+    await run_workflow("w", workflow, None, await place.claimed(), clock=place.clock).result
+    place.clock.shift_ms += 60_000
+    await place.store.send("w", name="go", body=values.encode(None))
+    await run_workflow("w", workflow, None, await place.claimed(), clock=place.clock).result
+    assert [round(began.timestamp() * 1000) for began in seen] == [start_at] * 2
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_what_is_had_begin_before_its_time_begins_then(place: Place, *, is_cancelled: bool) -> None:
+    start_at = place.clock.now() + 60_000
+    await place.store.start(workflow_id="w", type="order", input=values.encode(None), start_at=start_at)
+    if is_cancelled:
+        await place.store.cancel("w")
+    await place.store.replay("w", None)
+    driver = await place.claimed()
+    assert driver.put_off_until is None
+    assert driver.started_at is not None
+    assert driver.started_at <= place.clock.now()
 
 
 async def test_cancelling_fences_the_one_who_runs_it(place: Place) -> None:

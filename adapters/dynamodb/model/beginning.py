@@ -110,6 +110,7 @@ def begin(
         epoch=now,
         seq=1,
         log_items=len(parts),
+        start_at=later,
         wake_at=later,
         # Whoever starts it arms this alarm; a far one is a schedule, which then waits to be cleared.
         schedule_at=schedule_ms(later, now),

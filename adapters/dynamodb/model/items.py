@@ -45,7 +45,7 @@ PRUNE_ALL, PRUNE_HISTORY = "all", "history"
 ACTIVE = "active"
 """The list group of every workflow that has not ended; the ended states are groups of their own."""
 
-_OPTIONAL_NUMBERS = ("lease_until", "wake_at", "schedule_at", "ended_at", "prune_at", "pruned_at")
+_OPTIONAL_NUMBERS = ("lease_until", "wake_at", "schedule_at", "start_at", "ended_at", "prune_at", "pruned_at")
 _COUNTERS = (
     "snapshot_seq",
     "snapshot_parts",
@@ -79,6 +79,7 @@ class Head(Struct, frozen=True, kw_only=True):
         snapshot_seq: commits up to this one are folded into ``snapshot_parts`` SNAP items; 0 where none are.
         log_items: how many LOG items were ever written; ``folded_items`` of them are folded into the snapshot.
         wake_at: the alarm, ``due_at`` when someone must look, ``schedule_at`` when a schedule was set to go off.
+        start_at: when it begins that was put off when it was started; None where it was not.
         retrying: steps that had failed and waited for another attempt when it last yielded, the first ones.
         waiting: the message names waited for, ``()`` for any; None where none is.
         deaths: claims since the last commit whose holder never released.
@@ -112,6 +113,7 @@ class Head(Struct, frozen=True, kw_only=True):
     folded_items: int = 0
     wake_at: int | None = None
     schedule_at: int | None = None
+    start_at: int | None = None
     due_at: int | None = None
     waiting: tuple[str, ...] | None = None
     retrying: tuple[Retrying, ...] = ()
@@ -297,6 +299,7 @@ def decode_head(item: Item) -> Head:
         folded_items=integer(item, "folded_items"),
         wake_at=optional_integer(item, "wake_at"),
         schedule_at=optional_integer(item, "schedule_at"),
+        start_at=optional_integer(item, "start_at"),
         due_at=None if _is_kept(item) else optional_integer(item, DUE_AT),
         waiting=None if waiting is None else tuple(name["S"] for name in waiting["L"]),
         retrying=decode_retrying(item.get("retrying")),

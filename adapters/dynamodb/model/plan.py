@@ -42,6 +42,7 @@ from adapters.dynamodb.model.items import (
     token,
 )
 from adapters.dynamodb.model.limits import (
+    ALARM_EARLY_MS,
     DEDUP_TTL_S,
     MESSAGE_BYTES_MAX,
     OUTSTANDING_LOOK_MS,
@@ -57,7 +58,7 @@ from adapters.dynamodb.model.tickets import Inbox
 from engine.commit import Commit
 from engine.entry import Message
 from engine.errors import CommitTooLarge
-from engine.lifecycle import ENDED
+from engine.lifecycle import ENDED, WorkflowState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -149,7 +150,7 @@ def is_mine(head: Head) -> Condition:
 def next_head(turn: Turn, commit: Commit) -> Head:
     """HEAD after ``commit``."""
     head, now, account = turn.head, turn.now, turn.inbox.account
-    state = commit.state or head.state
+    state, soon = commit.state or head.state, now + ALARM_EARLY_MS
     standing = None if turn.has_fired else head.wake_at
     wake_at = standing if commit.alarm is None else commit.alarm.at
     after = replace(
@@ -158,6 +159,8 @@ def next_head(turn: Turn, commit: Commit) -> Head:
         seq=head.seq + 1,
         flush=flush_id(turn),
         wake_at=wake_at,
+        # Else somebody cancels it before it could begin, or has it begin now.
+        start_at=None if head.state is WorkflowState.PENDING and (head.start_at or 0) > soon else head.start_at,
         deaths=0,
         faults=0,
         unread=0,
