@@ -15,7 +15,7 @@ WAITING_MAX = 100
 
 RUNNING_MAX = 100
 """Runs under way that hold up those after them; without overlap only triggers make more than one. Design choice: their
-ids, some 120 bytes each, are written with each turn of the schedule, and their ends are heard of one after the other.
+ids, some 120 bytes each, are written with each turn of the schedule, which looks whether each has ended.
 With ``allow`` nobody keeps count of runs, and there is no bound."""
 
 BACKFILLS_MAX = 10

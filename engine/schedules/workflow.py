@@ -54,10 +54,10 @@ class Told(Struct, frozen=True, kw_only=True):
 
 
 class Woken(Struct, frozen=True, kw_only=True):
-    """Why a schedule goes on: messages, or the end of the run that it watches; neither where the time has come."""
+    """Why a schedule goes on: messages, or the end of a run that it watches; neither where the time has come."""
 
     told: list[Told] = []
-    has_ended: bool = False
+    ended: str | None = None
 
 
 @workflow(SCHEDULE_TYPE, registry=BUILT_IN)
@@ -75,11 +75,10 @@ async def _turn(ctx: Context, state: Schedule) -> Continue[Schedule] | Break[dic
         return Break(asdict(state.counts))
     woken = await _wait(ctx, state, ahead)
     # The time at which the wait was over may be long past; this one is now.
-    look = functools.partial(_ended, ctx, state, woken)
+    look = functools.partial(_ended, ctx, state)
     ended = await ctx.step(_LOOK, look, ephemeral=True, timeout=None, max_retries=_LOOKS_MAX)
     now_ms = _looked_at(ctx)
-    # Schedules that were in the middle of a turn when this build came have recorded nothing here.
-    state = replace(state, running=state.running[max(ended or 0, int(woken.has_ended)) :])
+    state = replace(state, running=_under_way(state.running, ended, woken))
     turn = Turn(state, schedule_name(ctx.workflow_id), now_ms)
     for told in woken.told:
         obey(turn, told.name, told.body, now_ms)
@@ -95,12 +94,16 @@ def _with_ahead(state: Schedule) -> Schedule:
     return replace(state, ahead=look_ahead(state))
 
 
-async def _ended(ctx: Context, state: Schedule, woken: Woken) -> int | None:
-    """How many of the oldest runs have ended: who is told of that late leaves nothing out for what is over."""
-    count = int(woken.has_ended)
-    while count < len(state.running) and await output.has_ended(ctx._scope, state.running[count]):  # noqa: SLF001 - of torpor's own
-        count += 1
-    return count
+async def _ended(ctx: Context, state: Schedule) -> list[str] | int | None:
+    """The runs that have ended: who is told of that late leaves nothing out for what is over."""
+    scope = ctx._scope  # noqa: SLF001 - of torpor's own
+    return [run_id for run_id in state.running if await output.has_ended(scope, run_id)]
+
+
+def _under_way(running: list[str], ended: list[str] | int | None, woken: Woken) -> list[str]:
+    # Schedules in the middle of a turn when this build came have recorded how many of the first had ended, or nothing.
+    gone = ended if isinstance(ended, list) else running[: ended or 0]
+    return [run_id for run_id in running if run_id not in gone and run_id != woken.ended]
 
 
 def _looked_at(ctx: Context) -> int:
@@ -139,12 +142,7 @@ async def _wait(ctx: Context, state: Schedule, ahead: Ahead) -> Woken:
 
         branches["due"] = due
     if state.running:
-
-        async def ended(inner: Context) -> Woken:
-            await _see_end(inner, state.running[0])
-            return Woken(has_ended=True)
-
-        branches["ended"] = ended
+        branches["ended"] = functools.partial(_see_end, state.running)
     return (await ctx.race("wait", branches)).value
 
 
@@ -153,12 +151,22 @@ async def _hear(ctx: Context, timeout: float | None = None) -> Woken:
     return Woken(told=[Told(name=message.name, body=message.body) for message in messages])
 
 
-async def _see_end(ctx: Context, run_id: str) -> None:
+async def _see_end(running: list[str], ctx: Context) -> Woken:
+    """Wait for the end of one of the runs, whichever is the first."""
+    first, *others = running
+    if not others:
+        return await _see_end_of(first, ctx)
+    branches = {str(number): functools.partial(_see_end_of, run_id) for number, run_id in enumerate(running)}
+    return (await ctx.race("ends", branches)).value
+
+
+async def _see_end_of(run_id: str, ctx: Context) -> Woken:
     try:
         await ctx.output(run_id, name="end")
     except (CallerError, CriticalError, RollbackError) as error:
         # That it failed, or is gone, is an end too.
         ctx.log.info("a run has failed", extra={"run_id": run_id, "error": type(error).__name__})
+    return Woken(ended=run_id)
 
 
 # --- starting -----------------------------------------------------------------------------------------------------

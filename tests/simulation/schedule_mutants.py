@@ -127,10 +127,10 @@ def _left_out_for_nothing() -> list[Patch]:
 
 
 def _ends_are_heard_of_late() -> list[Patch]:
-    async def told(_ctx: Any, _state: Schedule, woken: workflow.Woken) -> int:
-        return int(woken.has_ended)
+    async def nobody(_ctx: Any, _state: Schedule) -> list[str]:
+        return []
 
-    return [(workflow, "_ended", told)]
+    return [(workflow, "_ended", nobody)]
 
 
 def _newest_first() -> list[Patch]:

@@ -31,6 +31,24 @@ async def test_triggers_beyond_the_bound_are_refused_and_told_of_until_runs_have
     assert len(world.started) == limits.RUNNING_MAX + 1
 
 
+async def test_runs_that_have_ended_are_not_counted_though_the_oldest_goes_on() -> None:
+    world = ScheduleWorld("2026-03-01T00:00:00Z", work_s=86400)
+    world.create(Spec(timing=YEARLY, type=REPORT))
+    world.tell("trigger")
+    await world.until("2026-03-01T00:01:00Z")
+    oldest = world.status.running
+    world.work_s = 3600
+    for _ in range(limits.RUNNING_MAX - 1):
+        world.tell("trigger")
+    await world.until("2026-03-01T00:59:00Z")
+    assert len(world.status.running) == limits.RUNNING_MAX
+    await world.until("2026-03-01T01:02:00Z")
+    assert world.status.running == oldest
+    world.tell("trigger")
+    await world.until("2026-03-01T01:03:00Z")
+    assert (len(world.status.running), world.status.problem) == (2, None)
+
+
 async def test_triggers_of_a_schedule_that_lets_runs_overlap_have_no_bound() -> None:
     world = ScheduleWorld("2026-03-01T00:00:00Z", work_s=3600)
     world.create(Spec(timing=YEARLY, type=REPORT, overlap=Overlap.ALLOW))

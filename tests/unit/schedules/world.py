@@ -36,11 +36,12 @@ class ScheduleWorld:
         self.started: list[tuple[str, int]] = []
         self.inputs: list[Any] = []
         self.on_call: CallHook | None = None
+        self.work_s = work_s
 
         async def report(ctx: Context, given: Any) -> str:
             await ctx.step("begin", self._begin, ctx.workflow_id, given)
-            if work_s:
-                await ctx.sleep("work", work_s)
+            if self.work_s:
+                await ctx.sleep("work", self.work_s)
             return "done"
 
         async def failing(ctx: Context, given: Any) -> None:
