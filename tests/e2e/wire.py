@@ -83,8 +83,7 @@ class Wire:
         self._holds: list[Held] = []
         self._lock = threading.Lock()
         self.refusals: list[Refusal] = []
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_of(self))
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), _handler_of(self))
 
     @classmethod
     @contextlib.contextmanager
@@ -151,6 +150,12 @@ class Wire:
         self.refusals += [Refusal(*found) for found in _REFUSAL.findall(said.decode(errors="replace"))]
         kept = {name: value for name, value in answer.getheaders() if name.lower() not in _HOP_BY_HOP}
         return answer.status, kept, said
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    # Five callers at once is the library's own bound: all others would wait for a second, and then for longer.
+    request_queue_size = 128
 
 
 def _handler_of(wire: Wire) -> type[BaseHTTPRequestHandler]:
