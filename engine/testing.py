@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from engine import values
 from engine.abort import AbortEvent
 from engine.author.activities import ActivityContext
+from engine.author.registry import Workflow
+from engine.errors import UnstorableValueError
 from engine.handle import run_workflow
 from engine.lifecycle import WorkflowState
 from engine.memory.clock import VirtualClock, VirtualTimer
@@ -45,12 +48,22 @@ async def drive(
             f"{workflow_id!r}; give each workflow a MemoryDriver of its own, or several a MemoryWorld"
         )
     driver.driven_as = workflow_id
+    given = _as_posted(input, fn)
     while True:
-        handle = run_workflow(workflow_id, fn, input, driver, clock=clock, **options)
+        handle = run_workflow(workflow_id, fn, given, driver, clock=clock, **options)
         result = await while_jumping(handle, clock)
         if result.state is not WorkflowState.SLEEPING or result.sleep_until is None:
             return result
         clock.advance_to(result.sleep_until)
+
+
+def _as_posted(given: Any, fn: Callable[..., Any]) -> Any:
+    """What is stored of an input that a caller of the API sends; where that fits not, the run tells why."""
+    function = fn.fn if isinstance(fn, Workflow) else fn
+    try:
+        return values.fit_json(values.decode(values.encode(given)), values.input_type(function, 1))
+    except UnstorableValueError:
+        return given
 
 
 def activity_context(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any, cast
 
 import pytest
 
-from engine import Context, WorkflowState, run_workflow
+from engine import Context, UnstorableValueError, WorkflowState, run_workflow
 from engine.commit import Alarm, Commit, Outgoing, Reply
 from engine.entry import Message
 from engine.errors import CommitInFlightError, InboxMovedError, StoreUnavailableError
@@ -55,6 +57,39 @@ async def test_a_year_passes_in_a_moment() -> None:
     result = await drive("w", year, None, driver, clock)
     assert (result.state, result.output) == (WorkflowState.COMPLETED, "done")
     assert clock.now() - VirtualClock().now() == 360 * 86_400_000
+
+
+@dataclass(frozen=True)
+class Payment:
+    amount: Decimal
+    at: datetime
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"amount": "9.90", "at": "2026-11-30T08:00:00Z"},
+        {"amount": Decimal("9.90"), "at": datetime(2026, 11, 30, 8, tzinfo=UTC)},
+        Payment(Decimal("9.90"), datetime(2026, 11, 30, 8, tzinfo=UTC)),
+    ],
+)
+async def test_a_drive_takes_the_json_that_a_caller_would_send(given: Any) -> None:
+    async def pay(ctx: Context, payment: Payment) -> Payment:
+        await ctx.sleep("replayed", 60)
+        return payment
+
+    clock = VirtualClock()
+    result = await drive("w", pay, given, MemoryDriver(clock=clock), clock)
+    assert result.output == Payment(Decimal("9.90"), datetime(2026, 11, 30, 8, tzinfo=UTC))
+
+
+async def test_a_drive_tells_of_json_that_does_not_fit() -> None:
+    async def pay(_ctx: Context, payment: Payment) -> Payment:
+        return payment
+
+    clock = VirtualClock()
+    with pytest.raises(UnstorableValueError, match="amount"):
+        await drive("w", pay, {"amount": "much", "at": "2026-11-30T08:00:00Z"}, MemoryDriver(clock=clock), clock)
 
 
 async def test_a_drive_moves_over_what_a_run_itself_waits_for() -> None:
