@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from engine.error_info import ErrorInfo, error_info
-from engine.errors import CallerError, DriverError, OperatorError
+from engine.errors import CallerError, DriverError, OperatorError, WorkflowFailedError
 from engine.history.hooks import RollbackErrorEvent, StepErrorEvent
 
 if TYPE_CHECKING:
@@ -36,8 +36,14 @@ def tell_end(workflow_type: str, workflow_id: str, error: BaseException) -> None
 
 def told(error: BaseException) -> dict[str, str]:
     """What a log may know of an error: our own errors say nothing of payloads, an author's may."""
-    is_ours = isinstance(error, (OperatorError, CallerError))
-    return {"error": f"{type(error).__name__}: {error}" if is_ours else type(error).__name__}
+    kind = type(error).__name__
+    match error:
+        case WorkflowFailedError():
+            # What it says is what another workflow's error says, whose author may have put anything there.
+            return {"error": f"{kind}: {_class_name(error.name)}"}
+        case OperatorError() | CallerError():
+            return {"error": f"{kind}: {error}"}
+    return {"error": kind}
 
 
 @contextlib.contextmanager
@@ -54,11 +60,15 @@ def _tell(what: str, workflow_id: str, workflow_type: str, error: ErrorInfo, mor
         "workflow_id": workflow_id,
         "type": workflow_type,
         **more,
-        # A class has a name; one that was read from a stored text may be any text.
-        "error": error.name if error.name.isidentifier() else "Error",
+        "error": _class_name(error.name),
         "frames": error.frames,
     }
     if logger.isEnabledFor(logging.DEBUG):
         # Not the error's own stack: it holds messages, and they hold values, which no level of the log may tell.
         fields["stack"] = "\n".join(error.all_frames)
     logger.warning(what, extra=fields)
+
+
+def _class_name(name: str) -> str:
+    """A class has a name; one that was read from a stored text may be any text."""
+    return name if name.isidentifier() else "Error"

@@ -216,10 +216,11 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         is_gone={"type": "boolean", "description": "Whether nothing is left, so that the id can be used anew."},
     ),
     "History": _object(
-        ["id", "state", "workflow", "document", "pruned_at", "entries", "unreadable"],
+        ["id", "state", "workflow", "input", "document", "pruned_at", "entries", "unreadable"],
         id=_TEXT,
         state=_STATE,
         workflow={**_WORKFLOW, "description": "How it stands, as of the same commit."},
+        input={"description": "What it was started with; null where nothing is left of that, too."},
         document={"type": "object", "description": "What its activities have written."},
         pruned_at={**_INSTANT_OR_NULL, "description": "When its history was forgotten."},
         entries={"type": "array", "items": _ENTRY},

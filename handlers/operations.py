@@ -252,6 +252,7 @@ async def history(ports: Ports, call: Call) -> Answer:
             "id": workflow_id,
             "state": told.state,
             "workflow": await _with_awaited(ports, found),
+            "input": told.input,
             "document": told.document,
             "pruned_at": instant(None if told.operations else found.pruned_at),
             "entries": entries,

@@ -55,7 +55,8 @@ def test_the_history_goes_and_the_outcome_stays(driven: Driven, caplog: pytest.L
     driven.drain()
     known = driven.http.get("/workflows/order-1").value
     assert (known["state"], known["prune_at"], known["pruned_at"]) == ("completed", known["ended_at"], None)
-    assert driven.http.get("/workflows/order-1/history").value["pruned_at"] is None
+    history = driven.http.get("/workflows/order-1/history").value
+    assert (history["input"], history["pruned_at"]) == ("tea", None)
     assert swept(driven) == [{"overdue": 0, "woken": 0}] * DUE_SHARDS
     assert [(one["outlived"], one["woken"]) for one in told(caplog, "outlived")] == [(1, 1)]
     driven.drain()
@@ -65,6 +66,7 @@ def test_the_history_goes_and_the_outcome_stays(driven: Driven, caplog: pytest.L
     assert known["document"] == {"word": "tea"}
     history = driven.http.get("/workflows/order-1/history").value
     assert (history["entries"], history["document"]) == ([], {"word": "tea"})
+    assert history["input"] == "tea"
     assert history["pruned_at"] == known["pruned_at"]
     assert driven.output("order-1")["output"] == "tea"
     caplog.clear()

@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+import pytest
+
+from engine.errors import WorkflowFailedError
+from handlers import failures
 from handlers.logs import JsonFormatter
 from infra.dev import readable
 from tests.integration import driven as authors
 from tests.integration.driven import told
 
 if TYPE_CHECKING:
-    import pytest
-
     from tests.integration.driven import Driven
 
 GIVEN = "4711-of-the-input"
@@ -64,6 +66,24 @@ def test_a_workflow_that_raises_by_itself_is_told_once(driven: Driven, caplog: p
     assert (ended["error"], functions(ended["frames"])) == ("ValueError", ["fails"])
     assert told(caplog, "step failed") == []
     assert "refused for good" not in lines(caplog)
+
+
+def test_who_fails_of_another_workflows_failure_tells_none_of_its_values(
+    driven: Driven, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    driven.start("worker-fails", "order-1")
+    driven.start("worker-awaits", "order-2", "order-1")
+    driven.drain()
+    assert driven.state("order-2") == "failed"
+    [run] = [run for run in told(caplog, "run ended") if run["workflow_id"] == "order-2" and run["state"] == "failed"]
+    assert run["error"] == "WorkflowFailedError: ValueError"
+    assert "refused for good" not in lines(caplog)
+
+
+@pytest.mark.parametrize("name", ["no class: 4711-of-the-input", ""])
+def test_what_is_no_name_of_a_class_is_not_told_either(name: str) -> None:
+    assert failures.told(WorkflowFailedError(name, GIVEN)) == {"error": "WorkflowFailedError: Error"}
 
 
 def test_whoever_debugs_sees_the_whole_stack_and_still_no_value(
