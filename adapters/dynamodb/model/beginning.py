@@ -11,12 +11,13 @@ from adapters.alarms import schedule_ms
 from adapters.dynamodb.model import log
 from adapters.dynamodb.model.expressions import Change, Condition, number, put_action, update_action
 from adapters.dynamodb.model.items import INBOX, Head, encode_head, key, log_items
-from adapters.dynamodb.model.limits import VALUE_BYTES_MAX
+from adapters.dynamodb.model.limits import ALARM_EARLY_MS, VALUE_BYTES_MAX
 from adapters.dynamodb.model.naming import check_id, check_tags, check_type
 from adapters.dynamodb.model.origins import check_origin
 from adapters.dynamodb.model.tags import tag_items, take_place
 from engine.errors import ValueTooLargeError
 from engine.keys import INPUT_KEY
+from engine.lifecycle import WorkflowState
 from engine.origin import UNKNOWN
 
 if TYPE_CHECKING:
@@ -123,3 +124,12 @@ def begin(
         origin=origin,
     )
     return Beginning(head=head, parts=parts, may_replace=may_replace)
+
+
+def kept_start_at(head: Head, now: int) -> int | None:
+    """When it begins that was put off, as HEAD says it behind a commit at ``now``; None where that is over.
+
+    Who commits before it can have begun cancels it, or has it begin now.
+    """
+    is_ahead = head.state is WorkflowState.PENDING and (head.start_at or 0) > now + ALARM_EARLY_MS
+    return None if is_ahead else head.start_at

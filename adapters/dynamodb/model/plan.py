@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from adapters.alarms import schedule_ms
 from adapters.dynamodb.model import log
+from adapters.dynamodb.model.beginning import Beginning, kept_start_at
 from adapters.dynamodb.model.expressions import (
     Action,
     Change,
@@ -42,7 +43,6 @@ from adapters.dynamodb.model.items import (
     token,
 )
 from adapters.dynamodb.model.limits import (
-    ALARM_EARLY_MS,
     DEDUP_TTL_S,
     MESSAGE_BYTES_MAX,
     OUTSTANDING_LOOK_MS,
@@ -58,12 +58,11 @@ from adapters.dynamodb.model.tickets import Inbox
 from engine.commit import Commit
 from engine.entry import Message
 from engine.errors import CommitTooLarge
-from engine.lifecycle import ENDED, WorkflowState
+from engine.lifecycle import ENDED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from adapters.dynamodb.model.beginning import Beginning
     from engine.commit import Pruning, Reply
 
 
@@ -150,7 +149,7 @@ def is_mine(head: Head) -> Condition:
 def next_head(turn: Turn, commit: Commit) -> Head:
     """HEAD after ``commit``."""
     head, now, account = turn.head, turn.now, turn.inbox.account
-    state, soon = commit.state or head.state, now + ALARM_EARLY_MS
+    state = commit.state or head.state
     standing = None if turn.has_fired else head.wake_at
     wake_at = standing if commit.alarm is None else commit.alarm.at
     after = replace(
@@ -159,8 +158,7 @@ def next_head(turn: Turn, commit: Commit) -> Head:
         seq=head.seq + 1,
         flush=flush_id(turn),
         wake_at=wake_at,
-        # Else somebody cancels it before it could begin, or has it begin now.
-        start_at=None if head.state is WorkflowState.PENDING and (head.start_at or 0) > soon else head.start_at,
+        start_at=kept_start_at(head, now),
         deaths=0,
         faults=0,
         unread=0,
