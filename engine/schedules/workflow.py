@@ -155,6 +155,7 @@ async def _see_end(running: list[str], ctx: Context) -> Woken:
     """Wait for the end of one of the runs, whichever is the first."""
     first, *others = running
     if not others:
+        # The usual case, at the place where it has always stood: histories of earlier builds have it there.
         return await _see_end_of(first, ctx)
     branches = {str(number): functools.partial(_see_end_of, run_id) for number, run_id in enumerate(running)}
     return (await ctx.race("ends", branches)).value

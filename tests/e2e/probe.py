@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -111,6 +113,12 @@ class Probe:
     def release(self) -> None:
         """Let a step end that lingers."""
         self.file.with_suffix(".enough").touch()
+
+    def kill_worker(self) -> None:
+        """End the process that left its latest mark."""
+        _, _, pid = self.marks()[-1]
+        assert pid in self.stack.worker_pids()
+        os.kill(pid, signal.SIGKILL)
 
     def wake(self, copies: int = 1) -> None:
         """Put so many wakes of it on the queue, as anybody might."""

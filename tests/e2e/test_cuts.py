@@ -5,9 +5,6 @@ Each test cuts or holds only the calls that it means, and kills only processes o
 
 from __future__ import annotations
 
-import functools
-import os
-import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -37,13 +34,6 @@ def of(probe: Probe, operation: str, also: str = "") -> Callable[[Call], bool]:
     return lambda call: call.operation == operation and (named in call.body.replace("\\", "")) and also in call.body
 
 
-def kill_worker_of(probe: Probe) -> None:
-    """End the process that runs it."""
-    _, _, pid = probe.marks()[-1]
-    assert pid in probe.stack.worker_pids()
-    os.kill(pid, signal.SIGKILL)
-
-
 def drop(held: Held, probe: Probe) -> None:
     """Let the wire break once who made the call has been killed."""
     until(lambda: held.is_here, f"the call of {probe.id} is on the wire, and its process killed")
@@ -61,8 +51,7 @@ def dead(frail: Make, wire: Wire, frail_stack: LocalStack) -> dict[str, Probe]:
     found: dict[str, Probe] = {}
     for moment, (operation, also, is_done) in moments.items():
         dying = found[moment] = frail("resting", f"dies {moment}")
-        kill = functools.partial(kill_worker_of, dying)
-        held = wire.hold(of(dying, operation, also), is_done=is_done, at_once=kill)
+        held = wire.hold(of(dying, operation, also), is_done=is_done, at_once=dying.kill_worker)
         dying.started(sleep_s=SLEEP_S)
         drop(held, dying)
     asleep = found["after its yield"].known()

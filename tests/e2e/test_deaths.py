@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,11 +22,6 @@ def _nobody_else_dies(slow_ones: dict[str, Probe]) -> None:
     slow_ones["overlong"].ending()
 
 
-def kill_worker_of(stack: LocalStack, pid: int) -> None:
-    assert pid in stack.worker_pids()
-    os.kill(pid, signal.SIGKILL)
-
-
 def find(stack: LocalStack, killed: Probe) -> None:
     """Sweep until it goes on."""
     until(lambda: sweep(stack) and len(killed.marks()) > MARKS_BEFORE_DEATH, "it has been found")
@@ -36,9 +29,9 @@ def find(stack: LocalStack, killed: Probe) -> None:
 
 def test_a_killed_step_is_tried_again_in_another_process(local_stack: LocalStack, probe: Make) -> None:
     killed = probe("lingering", "killed").started(linger_s=60)
-    _, attempt, pid = killed.mark_of("during")
+    _, attempt, _ = killed.mark_of("during")
     assert attempt == 1
-    kill_worker_of(local_stack, pid)
+    killed.kill_worker()
     # Nothing but an overdue entry tells of it: no wake comes, only a sweep finds it.
     find(local_stack, killed)
     assert killed.output() == 2
@@ -51,8 +44,8 @@ def test_a_killed_step_is_tried_again_in_another_process(local_stack: LocalStack
 
 def test_an_acknowledged_message_outlives_the_worker(local_stack: LocalStack, probe: Make) -> None:
     killed = probe("lingering", "killed-with-mail").started(linger_s=60)
-    _, _, pid = killed.mark_of("during")
+    killed.mark_of("during")
     assert killed.send("note", "still here?").status == 202
-    kill_worker_of(local_stack, pid)
+    killed.kill_worker()
     find(local_stack, killed)
     assert killed.output() == 2
